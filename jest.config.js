@@ -1,0 +1,31 @@
+// Kinds of tests: unit (*.test.ts beside the sources' package), contract (*.contract.test.ts: real servers), e2e (test/e2e: real processes),
+// repo (test/repo). `node tools/test.ts` runs them in order within their time budgets.
+const common = {
+  transform: {},
+  extensionsToTreatAsEsm: [".ts"],
+  moduleFileExtensions: ["ts", "js", "mjs", "cjs", "json", "node"],
+  testEnvironment: "node",
+  injectGlobals: false,
+  modulePathIgnorePatterns: ["<rootDir>/node_modules/"],
+};
+const kind = (name, testMatch, testPathIgnorePatterns = []) => ({
+  ...common,
+  displayName: name,
+  testMatch,
+  testPathIgnorePatterns: ["/node_modules/", ...testPathIgnorePatterns],
+});
+
+export default {
+  projects: [
+    kind(
+      "unit",
+      ["<rootDir>/packages/**/*.test.ts", "<rootDir>/services/**/*.test.ts", "<rootDir>/sim/**/*.test.ts", "<rootDir>/bench/**/*.test.ts"],
+      ["\\.contract\\.test\\.ts$"],
+    ),
+    kind("contract", ["<rootDir>/packages/**/*.contract.test.ts", "<rootDir>/services/**/*.contract.test.ts"]),
+    kind("repo", ["<rootDir>/test/repo/**/*.test.ts"]),
+    kind("e2e", ["<rootDir>/test/e2e/**/*.test.ts"]),
+  ],
+  maxWorkers: 2,
+  workerIdleMemoryLimit: "1GB",
+};

@@ -1,0 +1,6 @@
+export * from "./cluster.ts";
+export * from "./errors.ts";
+export * from "./ids.ts";
+export * from "./limits.ts";
+export * from "./names.ts";
+export * from "./timers.ts";

@@ -1,0 +1,61 @@
+/**
+ * Every size limit of the system, in one place, with its unit in its name.
+ * Values that a user may change are defaults of configuration keys; the others are fixed by a format.
+ */
+const KiB = 1024;
+const MiB = 1024 * KiB;
+const GiB = 1024 * MiB;
+
+export const limits = {
+  /** Topic, tenant and group names. */
+  nameCharsMax: 249,
+  memberNameCharsMax: 64,
+  /** One message as the producer sent it (topic configuration `max.message.bytes`). */
+  messageBytesDefault: 1 * MiB,
+  messageBytesCap: 8 * MiB,
+  headersPerRecordMax: 64,
+  headerBytesPerRecordMax: 64 * KiB,
+  /** Records in one batch. */
+  recordsPerBatchMax: 1_000_000,
+  /** One frame of the data link, all included. */
+  linkFrameBytesMax: 16 * MiB,
+  /** Header part of a link frame: fixed struct and tagged fields. */
+  linkHeaderBytesMax: 4 * KiB,
+  /** Before a peer has said hello. */
+  linkPreHelloFrameBytesMax: 64 * KiB,
+  /** Optional tagged fields of a frame or a journal entry. */
+  annotationBytesMax: 256,
+  /** Bytes in flight that a receiver grants on a log link. */
+  linkCreditBytesDefault: 4 * MiB,
+  slabBytes: 1 * MiB,
+  /** Views smaller than this are copied out so that they do not pin a slab. */
+  slabViewBytesMin: 4 * KiB,
+  grpcReplyBytesMax: 3 * MiB,
+  grpcReceiveBytesMax: 9 * MiB,
+  segmentBytesDefault: 128 * MiB,
+  /** While a segment cannot be rolled (etcd away) it may grow to this. */
+  segmentBytesCap: 1 * GiB,
+  uploadSinglePutBytesMax: 256 * MiB,
+  journalFileBytes: 256 * MiB,
+  journalGroupBytesMax: 4 * MiB,
+  journalPadBytes: 4 * KiB,
+  producerSnapshotBytesMax: 1 * MiB,
+  /** Idempotent producers remembered per partition. */
+  producersPerPartitionMax: 100_000,
+  /** Batches remembered per idempotent producer: Kafka's number. */
+  producerBatchesRemembered: 5,
+  /** A third copy may lag this far before the segment is rolled away from it. */
+  replicaLagBytesMax: 8 * MiB,
+  /** Bytes that a broker holds for produce requests, until all replicas answered or the segment rolled. */
+  brokerPendingBytesMax: 64 * MiB,
+  /** The same for one partition. */
+  partitionPendingBytesMax: 16 * MiB,
+  proxyHeldProduceBytesMax: 64 * MiB,
+  tailCacheBytesDefault: 64 * MiB,
+  blockCacheBytesDefault: 128 * MiB,
+  blockBytes: 1 * MiB,
+  readRunBytesMax: 1 * MiB,
+  metadataTxnOpsMax: 128,
+  topicPartitionsMax: 10_000,
+  fetchBytesMax: 8 * MiB,
+} as const;

@@ -1,0 +1,22 @@
+import { SluiceError } from "./errors.ts";
+import { limits } from "./limits.ts";
+
+const NAME = /^[A-Za-z0-9._-]+$/;
+export const RESERVED_PREFIX = "__sluice_";
+export const DEFAULT_TENANT = "default";
+
+/** Throws INVALID_NAME unless `name` is 1 to 249 characters of `[A-Za-z0-9._-]` and neither `.` nor `..` (Kafka's rule). */
+export function checkName(kind: "topic" | "tenant" | "group" | "member", name: string): void {
+  if (name.length === 0 || name.length > limits.nameCharsMax || !NAME.test(name) || name === "." || name === "..") {
+    throw new SluiceError(
+      "INVALID_NAME",
+      `${kind} name must be 1 to ${limits.nameCharsMax} characters of [A-Za-z0-9._-], got ${JSON.stringify(name.slice(0, 80))}`,
+    );
+  }
+}
+/** As `checkName`, and refuses the prefix reserved for internal topics. */
+export function checkUserTopicName(name: string): void {
+  checkName("topic", name);
+  if (name.startsWith(RESERVED_PREFIX))
+    throw new SluiceError("INVALID_NAME", `topic names that start with ${RESERVED_PREFIX} are reserved`);
+}

@@ -1,0 +1,3 @@
+export * from "./clock.ts";
+export * from "./logging.ts";
+export * from "./random.ts";
