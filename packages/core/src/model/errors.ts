@@ -52,6 +52,13 @@ export const errorCatalogue = {
   FRAME_TOO_LARGE: e(13, false, "RESOURCE_EXHAUSTED", 42, "The frame is over the limit that the message names."),
   MALFORMED_FRAME: e(14, false, "INVALID_ARGUMENT", 42, "The frame does not follow its format."),
   UNKNOWN_FRAME: e(15, false, "UNIMPLEMENTED", 35, "The peer speaks another version."),
+  INVALID_RECORD: e(
+    16,
+    false,
+    "INVALID_ARGUMENT",
+    87,
+    "The batch is well formed but a client may not send it; the message names the field.",
+  ),
   // Idempotence and conditional append
   OUT_OF_ORDER_SEQUENCE: e(
     20,

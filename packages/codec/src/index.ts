@@ -1,0 +1,1 @@
+export * from "./crc32c.ts";

@@ -1,0 +1,70 @@
+import type { ErrorCode } from "../model/index.ts";
+import { limits } from "../model/index.ts";
+import { batchCrc, newBatchHeader, readBatchHeader } from "./batch.ts";
+import type { BatchHeader } from "./batch.ts";
+import type { Crc32c } from "./checksum.ts";
+import { isCodec } from "./compression.ts";
+
+/** What a partition accepts. The defaults are those of a topic without configuration. */
+export interface BatchRules {
+  /** `max.message.bytes`: of the whole batch, as the producer sent it. */
+  readonly messageBytesMax?: number;
+  readonly recordsMax?: number;
+  /** Control batches and delete horizons: only from our own coordinator and compactor. Default false. */
+  readonly internal?: boolean;
+  /** Checked where the batch enters; a broker behind the proxy that checked it passes undefined. */
+  readonly crc32c?: Crc32c | undefined;
+  /**
+   * `message.timestamp.before.max.ms` and `after.max.ms` with the broker's wall clock, for topics of type CreateTime; absent = not checked.
+   * The header holds the first and the largest time of the records: these two are checked, the others are not decoded.
+   */
+  readonly timestamps?: { readonly nowMs: number; readonly beforeMaxMs: number; readonly afterMaxMs: number } | undefined;
+}
+
+/**
+ * Judges one batch that a producer sent: undefined when it may be stored, else the code of the catalogue. `into` then holds the header (all of it, unless the
+ * code is CORRUPT_BATCH or UNSUPPORTED_FORMAT). Allocates nothing when `into` is given. The batch must lie within [at, end).
+ */
+export function validateBatch(
+  bytes: Uint8Array,
+  at: number,
+  rules: BatchRules,
+  into: BatchHeader = newBatchHeader(),
+  end: number = bytes.length,
+): ErrorCode | undefined {
+  const stop = readBatchHeader(bytes, at, end, into);
+  if (stop !== undefined) return stop === "unsupported" ? "UNSUPPORTED_FORMAT" : "CORRUPT_BATCH";
+  if (into.totalBytes > (rules.messageBytesMax ?? limits.messageBytesDefault)) return "MESSAGE_TOO_LARGE";
+  if (!isCodec(into.codec)) return "UNSUPPORTED_CODEC";
+  const bad = checkCounts(into, rules.recordsMax ?? limits.recordsPerBatchMax) ?? checkProducer(into);
+  if (bad !== undefined) return bad;
+  if (rules.internal !== true && (into.isControl || into.hasDeleteHorizon)) return "INVALID_RECORD";
+  const late = checkTimestamps(into, rules);
+  if (late !== undefined) return late;
+  if (rules.crc32c !== undefined && batchCrc(bytes, at, into.totalBytes, rules.crc32c) !== into.crc) return "CORRUPT_BATCH";
+  return undefined;
+}
+
+function checkCounts(h: BatchHeader, recordsMax: number): ErrorCode | undefined {
+  // A producer's offsets have no gaps, so the count says the same as the delta.
+  if (h.recordsCount === 0 || h.recordsCount !== h.lastOffsetDelta + 1) return "INVALID_RECORD";
+  return h.recordsCount > recordsMax ? "MESSAGE_TOO_LARGE" : undefined;
+}
+
+function checkProducer(h: BatchHeader): ErrorCode | undefined {
+  if (!Number.isSafeInteger(h.producerId) || h.producerId < -1) return "INVALID_RECORD";
+  if (h.producerId === -1) return h.isTransactional ? "INVALID_RECORD" : undefined;
+  // Control batches carry no sequence.
+  return h.producerEpoch < 0 || (h.baseSequence < 0 && !h.isControl) ? "INVALID_RECORD" : undefined;
+}
+
+function checkTimestamps(h: BatchHeader, rules: BatchRules): ErrorCode | undefined {
+  // -1 = the producer set no time. The append time is the broker's to set.
+  if (h.logAppendTime && rules.internal !== true) return "INVALID_TIMESTAMP";
+  if (!Number.isSafeInteger(h.baseTimestamp) || !Number.isSafeInteger(h.maxTimestamp)) return "INVALID_TIMESTAMP";
+  if (h.baseTimestamp < -1 || h.maxTimestamp < -1) return "INVALID_TIMESTAMP";
+  const t = rules.timestamps;
+  if (t === undefined) return undefined;
+  if (h.maxTimestamp - t.nowMs > t.afterMaxMs) return "INVALID_TIMESTAMP";
+  return h.baseTimestamp !== -1 && t.nowMs - h.baseTimestamp > t.beforeMaxMs ? "INVALID_TIMESTAMP" : undefined;
+}
