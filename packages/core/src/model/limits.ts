@@ -56,6 +56,8 @@ export const limits = {
   blockBytes: 1 * MiB,
   readRunBytesMax: 1 * MiB,
   metadataTxnOpsMax: 128,
+  /** Keys and values of one metadata transaction; etcd refuses requests over 1.5 MiB. */
+  metadataTxnBytesMax: 1 * MiB,
   topicPartitionsMax: 10_000,
   fetchBytesMax: 8 * MiB,
 } as const;

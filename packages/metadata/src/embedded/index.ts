@@ -1,0 +1,1 @@
+export { openEmbeddedMetadata, type EmbeddedMetadata, type EmbeddedMetadataOptions } from "./store.ts";
