@@ -15,7 +15,11 @@ function files(dir: string, base = dir): string[] {
 }
 
 function generate(target: string): void {
-  const run = spawnSync(join(bin, "buf"), ["generate", "-o", target], { cwd: here, stdio: "inherit", env: { ...process.env, PATH: `${bin}:${process.env["PATH"] ?? ""}` } });
+  const run = spawnSync(join(bin, "buf"), ["generate", "-o", target], {
+    cwd: here,
+    stdio: "inherit",
+    env: { ...process.env, PATH: `${bin}:${process.env["PATH"] ?? ""}` },
+  });
   if (run.status !== 0) process.exit(run.status ?? 1);
 }
 
@@ -26,7 +30,8 @@ if (process.argv.includes("--check")) {
   const made = join(temp, "src/gen");
   const a = files(made).sort();
   const b = files(join(temp, "committed")).sort();
-  const stale = a.length !== b.length || a.some((f, i) => f !== b[i] || !readFileSync(join(made, f)).equals(readFileSync(join(temp, "committed", f))));
+  const stale =
+    a.length !== b.length || a.some((f, i) => f !== b[i] || !readFileSync(join(made, f)).equals(readFileSync(join(temp, "committed", f))));
   rmSync(temp, { recursive: true, force: true });
   if (stale) {
     process.stderr.write("packages/proto/src/gen is stale: run `npm run gen` and commit the result\n");

@@ -4,3 +4,4 @@ export * from "./ids.ts";
 export * from "./limits.ts";
 export * from "./names.ts";
 export * from "./timers.ts";
+export * from "./topic-config.ts";

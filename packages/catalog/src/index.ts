@@ -1,0 +1,4 @@
+export * from "./keys.ts";
+export * from "./membership.ts";
+export * from "./values.ts";
+export * from "./view.ts";

@@ -1,0 +1,174 @@
+import { codeOf, SluiceError, type ClusterRecord, type MemberRecord } from "@sluice/core/model";
+import type { Lease, MetadataStore } from "@sluice/metadata";
+import type { Clock, Logger, Random } from "@sluice/runtime";
+import type { Keys } from "./keys.ts";
+import { clusterCodec, memberCodec } from "./values.ts";
+
+/** Reads the cluster record, or makes it (first controller, or standalone). Every service but those waits until it is there. */
+export async function ensureCluster(
+  store: MetadataStore,
+  keys: Keys,
+  options: { readonly random: Random; readonly shardCount: number },
+): Promise<ClusterRecord> {
+  for (;;) {
+    const { entry } = await store.get(keys.cluster);
+    if (entry !== undefined) return clusterCodec.decode(entry.value);
+    const record: ClusterRecord = {
+      clusterId: options.random.uuid(),
+      generation: 0,
+      featureLevel: 1,
+      shardCount: options.shardCount,
+      shardHash: "murmur2",
+    };
+    try {
+      await store.txn({
+        compare: [{ key: keys.cluster, target: "create", equals: 0 }],
+        then: [{ kind: "put", key: keys.cluster, value: clusterCodec.encode(record) }],
+      });
+    } catch (error) {
+      if (codeOf(error) !== "UNKNOWN_OUTCOME") throw error;
+    }
+  }
+}
+
+/** Waits for the cluster record. */
+export async function awaitCluster(
+  store: MetadataStore,
+  keys: Keys,
+  clock: Clock,
+  signal: AbortSignal,
+  retryMs: number,
+): Promise<ClusterRecord> {
+  for (;;) {
+    signal.throwIfAborted();
+    const found = await store.get(keys.cluster).catch((error: unknown) => {
+      if (codeOf(error) === "METADATA_UNAVAILABLE" || codeOf(error) === "UNKNOWN_OUTCOME" || codeOf(error) === "TIMED_OUT")
+        return undefined;
+      throw error;
+    });
+    if (found?.entry !== undefined) return clusterCodec.decode(found.entry.value);
+    await clock.sleep(retryMs, signal);
+  }
+}
+
+export interface MembershipOptions {
+  readonly store: MetadataStore;
+  readonly keys: Keys;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly leaseTtlMs: number;
+  readonly retryMs: number;
+  /** The lease is renewed only while this returns true. */
+  readonly healthy: () => boolean;
+  /** All but `numericId`, which is chosen here: the lowest free number of the service. */
+  readonly member: Omit<MemberRecord, "numericId">;
+}
+
+/**
+ * Keeps `members/<service>/<id>` in the metadata under a lease, registering anew (same instance) whenever the lease was lost. A key that
+ * belongs to another instance is replaced: the newest start of a name wins, and the older one finds its lease gone.
+ */
+export class Membership {
+  readonly #options: MembershipOptions;
+  readonly #stop = new AbortController();
+  #lease: Lease | undefined;
+  #record: MemberRecord | undefined;
+  #running: Promise<void> | undefined;
+
+  constructor(options: MembershipOptions) {
+    this.#options = options;
+  }
+  /** Resolves once registered; retries while the metadata store is away, until `close`. */
+  async start(): Promise<void> {
+    await this.#registerUntilDone();
+    this.#running = this.#follow();
+  }
+  /** Monotonic ms up to which the membership is known to be alive; 0 when there is none. */
+  confirmedUntilMs(): number {
+    return this.#lease === undefined || this.#lease.lost.aborted ? 0 : this.#lease.confirmedUntilMs();
+  }
+  get record(): MemberRecord | undefined {
+    return this.#record;
+  }
+  /** Rewrites the record, for example `draining: true`. */
+  async update(change: Partial<Omit<MemberRecord, "numericId">>): Promise<void> {
+    const { store, keys } = this.#options;
+    if (this.#record === undefined || this.#lease === undefined) return;
+    this.#record = { ...this.#record, ...change };
+    await store.txn({
+      compare: [],
+      then: [
+        {
+          kind: "put",
+          key: keys.member(this.#record.service, this.#record.id),
+          value: memberCodec.encode(this.#record),
+          lease: this.#lease.id,
+        },
+      ],
+    });
+  }
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+    await this.#lease?.revoke().catch(() => undefined);
+  }
+
+  async #follow(): Promise<void> {
+    while (!this.#stop.signal.aborted) {
+      const lease = this.#lease as Lease;
+      await new Promise<void>((resolve) => {
+        const done = AbortSignal.any([lease.lost, this.#stop.signal]);
+        if (done.aborted) resolve();
+        else done.addEventListener("abort", () => resolve(), { once: true });
+      });
+      if (this.#stop.signal.aborted) return;
+      this.#options.logger.warn("member lease lost, registering again", { member: this.#options.member.id });
+      await this.#registerUntilDone().catch(() => undefined);
+    }
+  }
+
+  async #registerUntilDone(): Promise<void> {
+    const { clock, logger, retryMs } = this.#options;
+    for (;;) {
+      this.#stop.signal.throwIfAborted();
+      try {
+        await this.#register();
+        return;
+      } catch (error) {
+        if (codeOf(error) === "INVALID_ARGUMENT") throw error;
+        logger.debug("member registration failed, trying again", { code: codeOf(error) });
+        await clock.sleep(retryMs, this.#stop.signal);
+      }
+    }
+  }
+
+  async #register(): Promise<void> {
+    const { store, keys, member, leaseTtlMs, healthy, logger } = this.#options;
+    const lease = await store.lease(leaseTtlMs);
+    try {
+      lease.setHealthCheck(healthy);
+      const prefix = `${keys.members}${member.service}/`;
+      const { entries } = await store.list(prefix);
+      const others = entries.map((e) => memberCodec.decode(e.value)).filter((m) => m.id !== member.id);
+      const used = new Set(others.map((m) => m.numericId));
+      const earlier = entries.find((e) => e.key === keys.member(member.service, member.id));
+      let numericId = 1;
+      while (used.has(numericId)) numericId += 1;
+      const record: MemberRecord = { ...member, numericId };
+      const done = await store.txn({
+        compare: [
+          { key: keys.member(member.service, member.id), target: "mod", equals: earlier?.modRevision ?? 0 },
+          ...entries.filter((e) => e !== earlier).map((e) => ({ key: e.key, target: "mod" as const, equals: e.modRevision })),
+        ],
+        then: [{ kind: "put", key: keys.member(member.service, member.id), value: memberCodec.encode(record), lease: lease.id }],
+      });
+      if (!done.succeeded) throw new SluiceError("COMPARE_FAILED", "another member registered at the same time");
+      this.#lease = lease;
+      this.#record = record;
+      logger.info("member registered", { service: member.service, member: member.id, instance: member.instance, numericId });
+    } catch (error) {
+      await lease.revoke().catch(() => undefined);
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,260 @@
+import {
+  codeOf,
+  partitionKey,
+  type AssignmentRecord,
+  type ClusterRecord,
+  type MemberRecord,
+  type NodeRecord,
+  type PartitionId,
+  type PartitionKey,
+  type PartitionState,
+  type SegmentEntry,
+  type ServiceKind,
+  type ShardRecord,
+  type TopicId,
+  type TopicRecord,
+} from "@sluice/core/model";
+import type { KeyValue, MetadataStore, WatchEvent } from "@sluice/metadata";
+import type { Clock, Logger } from "@sluice/runtime";
+import { parsePartitionKeyName, type Keys } from "./keys.ts";
+import {
+  assignmentCodec,
+  clusterCodec,
+  leaderCodec,
+  memberCodec,
+  nodeCodec,
+  partitionStateCodec,
+  segmentCodec,
+  shardCodec,
+  startCodec,
+  topicCodec,
+  type LeaderRecord,
+} from "./values.ts";
+
+/**
+ * A live copy of the metadata: one listing, then one watch; after a gap (COMPACTED, or any fault of the watch) a listing again, whose
+ * difference to the copy is told as changes. It is a hint: whoever decides something reads again, linearizably.
+ *
+ *   list at r ──► watch from r+1 ──► batch ──► apply ──► listeners
+ *        ▲                            │ fault
+ *        └────────────────────────────┘
+ */
+export interface Versioned<R> {
+  readonly record: R;
+  readonly modRevision: number;
+}
+export interface PartitionView {
+  readonly id: PartitionId;
+  assigned: Versioned<AssignmentRecord> | undefined;
+  state: Versioned<PartitionState> | undefined;
+  startOffset: number;
+  /** By key, so in order of base, epoch, k. */
+  readonly segments: Map<string, SegmentEntry>;
+}
+export type ViewChange =
+  | { readonly kind: "cluster" | "leader" }
+  | {
+      readonly kind: "member";
+      readonly service: ServiceKind;
+      readonly id: string;
+      readonly before?: MemberRecord;
+      readonly after?: MemberRecord;
+    }
+  | { readonly kind: "topic"; readonly before?: TopicRecord; readonly after?: TopicRecord }
+  | { readonly kind: "assigned" | "state" | "start" | "segment"; readonly partition: PartitionId }
+  | { readonly kind: "shard"; readonly shard: number }
+  | { readonly kind: "node"; readonly id: string };
+
+export interface ClusterViewOptions {
+  readonly store: MetadataStore;
+  readonly keys: Keys;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Pause before a new listing after a fault, ms. */
+  readonly retryMs: number;
+}
+
+export class ClusterView {
+  cluster: ClusterRecord | undefined;
+  leader: LeaderRecord | undefined;
+  readonly members = new Map<string, Versioned<MemberRecord>>();
+  /** By `<tenant>/<name>`. */
+  readonly topics = new Map<string, Versioned<TopicRecord>>();
+  readonly topicsById = new Map<TopicId, TopicRecord>();
+  readonly partitions = new Map<PartitionKey, PartitionView>();
+  readonly shards = new Map<number, Versioned<ShardRecord>>();
+  readonly nodes = new Map<string, Versioned<NodeRecord>>();
+  /** Everything up to this revision is in the copy. */
+  revision = 0;
+  readonly #options: ClusterViewOptions;
+  readonly #stop = new AbortController();
+  readonly #listeners = new Set<(changes: readonly ViewChange[]) => void>();
+  readonly #revisionOf = new Map<string, number>();
+  #running: Promise<void> | undefined;
+
+  constructor(options: ClusterViewOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves after the first listing; throws what the store threw when even that fails. */
+  async start(): Promise<void> {
+    await this.#list();
+    this.#running = this.#follow();
+  }
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+  /** Called after each batch, synchronously. Returns a function that unsubscribes. */
+  onChange(listener: (changes: readonly ViewChange[]) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  partition(p: PartitionId): PartitionView | undefined {
+    return this.partitions.get(partitionKey(p));
+  }
+  /** Members of a service, in order of id. */
+  membersOf(service: ServiceKind): MemberRecord[] {
+    const out: MemberRecord[] = [];
+    for (const { record } of this.members.values()) if (record.service === service) out.push(record);
+    return out.sort((a, b) => (a.id < b.id ? -1 : 1));
+  }
+  member(service: ServiceKind, id: string): MemberRecord | undefined {
+    return this.members.get(`${service}/${id}`)?.record;
+  }
+  topic(tenant: string, name: string): TopicRecord | undefined {
+    return this.topics.get(`${tenant}/${name}`)?.record;
+  }
+  /** Segments of a partition in order of offsets. */
+  segmentsOf(p: PartitionId): SegmentEntry[] {
+    const view = this.partition(p);
+    if (view === undefined) return [];
+    return [...view.segments.values()].sort(
+      (a, b) => a.record.base - b.record.base || a.record.segment.epoch - b.record.segment.epoch || a.record.segment.k - b.record.segment.k,
+    );
+  }
+
+  async #follow(): Promise<void> {
+    const { store, keys, clock, logger, retryMs } = this.#options;
+    const signal = this.#stop.signal;
+    while (!signal.aborted) {
+      try {
+        for await (const batch of store.watch(keys.root, this.revision + 1, signal)) {
+          this.#apply(batch.events, batch.revision);
+        }
+      } catch (error) {
+        if (signal.aborted) return;
+        logger.warn("metadata watch ended, listing again", { code: codeOf(error), revision: this.revision });
+      }
+      while (!signal.aborted) {
+        try {
+          await clock.sleep(retryMs, signal);
+          await this.#list();
+          break;
+        } catch (error) {
+          if (!signal.aborted) logger.debug("metadata listing failed", { code: codeOf(error) });
+        }
+      }
+    }
+  }
+
+  async #list(): Promise<void> {
+    const { store, keys } = this.#options;
+    const listing = await store.list(keys.root);
+    const events: WatchEvent[] = [];
+    const seen = new Set<string>();
+    for (const entry of listing.entries) {
+      seen.add(entry.key);
+      if (this.#revisionOf.get(entry.key) !== entry.modRevision) events.push({ type: "put", entry });
+    }
+    for (const key of this.#revisionOf.keys()) if (!seen.has(key)) events.push({ type: "delete", key, modRevision: listing.revision });
+    this.#apply(events, listing.revision);
+  }
+
+  #apply(events: readonly WatchEvent[], revision: number): void {
+    const changes: ViewChange[] = [];
+    for (const event of events) {
+      const key = event.type === "put" ? event.entry.key : event.key;
+      try {
+        const change = this.#applyOne(key, event.type === "put" ? event.entry : undefined);
+        if (change !== undefined) changes.push(change);
+      } catch (error) {
+        this.#options.logger.error("metadata value not understood", { key, err: error });
+      }
+      if (event.type === "put") this.#revisionOf.set(key, event.entry.modRevision);
+      else this.#revisionOf.delete(key);
+    }
+    this.revision = Math.max(this.revision, revision);
+    if (changes.length > 0) for (const listener of this.#listeners) listener(changes);
+  }
+
+  #applyOne(key: string, entry: KeyValue | undefined): ViewChange | undefined {
+    const { keys } = this.#options;
+    if (key.startsWith(keys.partitions)) return this.#applyPartition(key, entry);
+    if (key.startsWith(keys.members)) return this.#applyMember(key.slice(keys.members.length), entry);
+    if (key.startsWith(keys.topics)) return this.#applyTopic(key.slice(keys.topics.length), entry);
+    if (key === keys.cluster) {
+      this.cluster = entry && clusterCodec.decode(entry.value);
+      return { kind: "cluster" };
+    }
+    if (key === keys.leader) {
+      this.leader = entry && leaderCodec.decode(entry.value);
+      return { kind: "leader" };
+    }
+    if (key.startsWith(keys.shards)) {
+      const shard = Number(key.slice(keys.shards.length));
+      if (entry === undefined) this.shards.delete(shard);
+      else this.shards.set(shard, { record: shardCodec.decode(entry.value), modRevision: entry.modRevision });
+      return { kind: "shard", shard };
+    }
+    if (key.startsWith(keys.nodes)) {
+      const id = key.slice(keys.nodes.length);
+      if (entry === undefined) this.nodes.delete(id);
+      else this.nodes.set(id, { record: nodeCodec.decode(entry.value), modRevision: entry.modRevision });
+      return { kind: "node", id };
+    }
+    return undefined;
+  }
+
+  #applyMember(name: string, entry: KeyValue | undefined): ViewChange {
+    const before = this.members.get(name)?.record;
+    const after = entry && memberCodec.decode(entry.value);
+    if (after === undefined) this.members.delete(name);
+    else this.members.set(name, { record: after, modRevision: (entry as KeyValue).modRevision });
+    const [service, id] = name.split("/") as [ServiceKind, string];
+    return { kind: "member", service, id, ...(before && { before }), ...(after && { after }) };
+  }
+
+  #applyTopic(name: string, entry: KeyValue | undefined): ViewChange {
+    const before = this.topics.get(name)?.record;
+    const after = entry && topicCodec.decode(entry.value);
+    if (before !== undefined) this.topicsById.delete(before.topicId);
+    if (after === undefined) this.topics.delete(name);
+    else {
+      this.topics.set(name, { record: after, modRevision: (entry as KeyValue).modRevision });
+      this.topicsById.set(after.topicId, after);
+    }
+    return { kind: "topic", ...(before && { before }), ...(after && { after }) };
+  }
+
+  #applyPartition(key: string, entry: KeyValue | undefined): ViewChange | undefined {
+    const name = parsePartitionKeyName(this.#options.keys, key);
+    if (name === undefined) return undefined;
+    const id = partitionKey(name.partition);
+    let view = this.partitions.get(id);
+    if (view === undefined) {
+      if (entry === undefined) return undefined;
+      view = { id: name.partition, assigned: undefined, state: undefined, startOffset: 0, segments: new Map() };
+      this.partitions.set(id, view);
+    }
+    const modRevision = entry?.modRevision ?? 0;
+    if (name.kind === "assigned") view.assigned = entry && { record: assignmentCodec.decode(entry.value), modRevision };
+    else if (name.kind === "state") view.state = entry && { record: partitionStateCodec.decode(entry.value), modRevision };
+    else if (name.kind === "start") view.startOffset = entry === undefined ? 0 : startCodec.decode(entry.value).offset;
+    else if (entry === undefined) view.segments.delete(key);
+    else view.segments.set(key, { partition: name.partition, record: segmentCodec.decode(entry.value), modRevision });
+    if (view.assigned === undefined && view.state === undefined && view.segments.size === 0) this.partitions.delete(id);
+    return { kind: name.kind, partition: name.partition };
+  }
+}
