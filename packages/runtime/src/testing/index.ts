@@ -1,0 +1,3 @@
+export * from "./manual-clock.ts";
+export * from "./recording-logger.ts";
+export * from "./seeded-random.ts";
