@@ -66,6 +66,8 @@ export interface AppendRequest {
   readonly firstOffset: number;
   readonly lastOffset: number;
   readonly lac: number;
+  /** 0 for appends with batches. An empty append (probe, barrier) carries the owner's number of it, which the answer echoes. */
+  readonly barrier: number;
   /** Stamped batches, one after the other, without gaps. Empty = only `lac` (probe, barrier, flush of the mark); then lastOffset = firstOffset - 1. */
   readonly payload: Uint8Array;
 }
