@@ -1,0 +1,17 @@
+export { startEtcd, type EtcdOptions, type EtcdServer } from "./etcd.ts";
+export { freePort, freePorts } from "./ports.ts";
+export { tempDir, type TempDir } from "./temp.ts";
+export {
+  aptInstall,
+  cachedTool,
+  ensureEtcd34,
+  ensureEtcdCurrent,
+  findGo,
+  findProgram,
+  goBuild,
+  run,
+  say,
+  toolsDir,
+  type Tool,
+  withToolLock,
+} from "./tools.ts";

@@ -1,0 +1,17 @@
+import { ensureEtcd34, ensureEtcdCurrent, say, type Tool } from "./tools.ts";
+
+/*
+ * `node test/support/src/setup.ts`: brings the servers that the contract tests start, before the tests run, and prints what there is.
+ * Exits with 1 when one that must be there is missing.
+ */
+const print = (name: string, tool: Tool | undefined): void => {
+  process.stdout.write(tool === undefined ? `${name}: none\n` : `${name}: ${tool.version} ${tool.path}\n`);
+};
+
+try {
+  print("etcd of the system", await ensureEtcd34());
+  print("etcd, current", await ensureEtcdCurrent());
+} catch (error) {
+  say((error as Error).message);
+  process.exitCode = 1;
+}

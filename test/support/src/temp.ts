@@ -1,0 +1,14 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+export interface TempDir {
+  readonly path: string;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A new empty folder under the system's temporary folder; removed with everything in it on dispose. */
+export async function tempDir(name = "test"): Promise<TempDir> {
+  const path = await mkdtemp(join(tmpdir(), `sluice-${name}-`));
+  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 }) };
+}
