@@ -1,0 +1,86 @@
+/**
+ * `npm test`: every stage in order, each within its budget of wall time, and one closing line `N passed, N failed`.
+ * `node tools/test.ts unit e2e` runs only those stages.
+ */
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { check } from "./check.ts";
+import { run } from "./run.ts";
+
+interface Count {
+  passed: number;
+  failed: number;
+}
+const temp = mkdtempSync(join(tmpdir(), "sluice-test-"));
+
+interface JestReport {
+  readonly numPassedTests: number;
+  readonly numFailedTests: number;
+  readonly numPendingTests: number;
+  readonly numRuntimeErrorTestSuites: number;
+}
+/** A skipped test counts as failed: a suite that quietly does less than it says proves nothing. */
+async function jest(project: string, budgetSeconds: number, workers = 2): Promise<Count> {
+  const report = join(temp, `${project}.json`);
+  const result = await run(
+    [
+      "node",
+      "--experimental-vm-modules",
+      "--disable-warning=ExperimentalWarning",
+      "node_modules/jest/bin/jest.js",
+      "--selectProjects",
+      project,
+      `--maxWorkers=${workers}`,
+      "--json",
+      `--outputFile=${report}`,
+    ],
+    { budgetSeconds, quiet: true },
+  );
+  if (!existsSync(report)) return { passed: 0, failed: 1 };
+  const json = JSON.parse(readFileSync(report, "utf8")) as JestReport;
+  const failed = json.numFailedTests + json.numRuntimeErrorTestSuites + json.numPendingTests;
+  return { passed: json.numPassedTests, failed: failed === 0 && !result.ok ? 1 : failed };
+}
+
+/** A program that ends with `N passed, N failed`. */
+async function program(args: readonly string[], budgetSeconds: number): Promise<Count> {
+  const result = await run(args, { budgetSeconds });
+  const counts = /^(\d+) passed, (\d+) failed$/.exec(result.lastLine);
+  if (counts === null) return { passed: 0, failed: 1 };
+  const failed = Number(counts[2]);
+  return { passed: Number(counts[1]), failed: failed === 0 && !result.ok ? 1 : failed };
+}
+
+const stages: Record<string, () => Promise<Count>> = {
+  check,
+  setup: async () => {
+    const result = await run(["node", "test/support/src/setup.ts"], { budgetSeconds: 900 });
+    return { passed: result.ok ? 1 : 0, failed: result.ok ? 0 : 1 };
+  },
+  unit: () => jest("unit", 300),
+  contract: () => jest("contract", 300),
+  simulator: () => program(["node", "sim/src/main.ts", "--ci"], 420),
+  e2e: () => jest("e2e", 900, 1),
+};
+
+const wanted = process.argv.slice(2);
+for (const name of wanted) {
+  if (!Object.hasOwn(stages, name)) {
+    process.stderr.write(`unknown stage ${name}; stages: ${Object.keys(stages).join(", ")}\n`);
+    process.exit(2);
+  }
+}
+const total: Count = { passed: 0, failed: 0 };
+for (const [name, stage] of Object.entries(stages)) {
+  if (wanted.length > 0 && !wanted.includes(name)) continue;
+  process.stdout.write(`\n== ${name}\n`);
+  const started = Date.now();
+  const count = await stage();
+  total.passed += count.passed;
+  total.failed += count.failed;
+  process.stdout.write(`== ${name}: ${count.passed} passed, ${count.failed} failed, ${((Date.now() - started) / 1000).toFixed(1)} s\n`);
+}
+rmSync(temp, { recursive: true, force: true });
+process.stdout.write(`\n${total.passed} passed, ${total.failed} failed\n`);
+process.exit(total.failed === 0 ? 0 : 1);
