@@ -17,6 +17,14 @@ export const limits = {
   headerBytesPerRecordMax: 64 * KiB,
   /** Records in one batch. */
   recordsPerBatchMax: 1_000_000,
+  /** A batch may always decompress to this much ... */
+  decompressedBytesFree: 16 * MiB,
+  /** ... a larger one to this many times its compressed size ... */
+  decompressionRatioMax: 32,
+  /** ... and none to more than this. */
+  decompressedBytesCap: 128 * MiB,
+  /** Batches between two entries of a segment's sparse index. */
+  indexIntervalBytes: 4 * KiB,
   /** One frame of the data link, all included. */
   linkFrameBytesMax: 16 * MiB,
   /** Header part of a link frame: fixed struct and tagged fields. */
