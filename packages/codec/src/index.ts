@@ -1,1 +1,2 @@
-export * from "./crc32c.ts";
+export { nativeCodecs } from "./codecs.ts";
+export { crc32c } from "./crc32c.ts";

@@ -1,3 +1,5 @@
+export * from "./aborted-transactions.ts";
+export * from "./annotations.ts";
 export * from "./batch-builder.ts";
 export * from "./batch-run.ts";
 export * from "./batch.ts";
@@ -5,5 +7,7 @@ export * from "./chain-hash.ts";
 export * from "./checksum.ts";
 export * from "./compression.ts";
 export * from "./records.ts";
+export * from "./segment-footer.ts";
+export * from "./segment-object.ts";
 export { SparseIndex } from "./sparse-index.ts";
 export * from "./validate.ts";
