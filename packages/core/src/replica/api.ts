@@ -47,7 +47,7 @@ export interface FenceAnswer {
   readonly lac: number;
   /** Chain hash over all batches up to `last`: 16 hex digits. */
   readonly chainHash: string;
-  /** Producer snapshot at `last`: the Create's snapshot advanced by the batches since. */
+  /** Producer snapshot at `last`: the Create's snapshot advanced by the batches since. Empty = not known to this copy (a snapshot of no producer is not empty). */
   readonly producers: Uint8Array;
   readonly sizeBytes: number;
   readonly firstAppendMs: number;
@@ -70,6 +70,8 @@ export interface AppendRequest {
   readonly barrier: number;
   /** Stamped batches, one after the other, without gaps. Empty = only `lac` (probe, barrier, flush of the mark); then lastOffset = firstOffset - 1. */
   readonly payload: Uint8Array;
+  /** The broker's append time; absent = the node takes its own. */
+  readonly appendMs?: number;
 }
 export interface AppendedAnswer {
   readonly segmentNumber: number;
@@ -138,7 +140,7 @@ export interface SealAnswer {
 export interface ReadRequest extends SegmentAddress {
   readonly from: number;
   readonly maxBytes: number;
-  /** High watermark known to the reader and the epoch of the segment it was published for; -1 when it knows none. */
+  /** Last committed offset (inclusive) known to the reader, and the epoch of the segment that it was published for; -1 when it knows none. */
   readonly highWatermark: number;
   readonly highWatermarkEpoch: number;
 }

@@ -1,1 +1,10 @@
 export * from "./api.ts";
+export { checkpointEntries } from "./apply.ts";
+export * from "./drop-rule.ts";
+export { isTrusted } from "./fence.ts";
+export * from "./input.ts";
+export * from "./read.ts";
+export { recoveryReadLimit } from "./recovery.ts";
+export * from "./state.ts";
+export * from "./step.ts";
+export type { WindowBatch } from "./batch-window.ts";
