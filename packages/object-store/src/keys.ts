@@ -1,4 +1,5 @@
 import { SluiceError } from "@sluice/core/model";
+import { totalBytes } from "./body.ts";
 import { objectStoreLimits } from "./limits.ts";
 import type { CallOptions } from "./port.ts";
 
@@ -33,8 +34,7 @@ export function checkPrefix(prefix: string): void {
 
 /** Total bytes of a body. Throws INVALID_ARGUMENT above the limit. */
 export function checkBody(key: string, body: readonly Uint8Array[]): number {
-  let bytes = 0;
-  for (const piece of body) bytes += piece.length;
+  const bytes = totalBytes(body);
   if (bytes > objectStoreLimits.bodyBytesMax) {
     throw invalid(`${key}: ${bytes} bytes are more than one put takes (${objectStoreLimits.bodyBytesMax}); use putMultipart`);
   }

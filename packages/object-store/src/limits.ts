@@ -28,6 +28,8 @@ export const objectStoreLimits = {
   /** Answers that are only read for their error code. */
   answerBytesMax: 256 * KiB,
   markerBytesMax: 4 * KiB,
+  /** One write to a socket: small, so that the stall timer sees a slow peer move. */
+  socketWriteBytesMax: 512 * KiB,
   socketsMax: 64,
   /** Calls that wait for a socket or an answer; one more is refused. */
   callsInFlightMax: 1_024,
@@ -37,7 +39,7 @@ export const objectStoreLimits = {
 export const objectStoreTimers = {
   connectTimeoutMs: 3_000,
   /** No byte moved in either direction. */
-  stallTimeoutMs: 10_000,
+  stallTimeoutMs: 30_000,
   /** head, delete, one page of a list, the small calls of a multipart upload. */
   smallCallTimeoutMs: 10_000,
   /** put, getRange, one part of a multipart upload. */
@@ -48,3 +50,4 @@ export const objectStoreTimers = {
   /** Half-written files of a dead process are removed by the next one that opens the folder, once they are this old. */
   staleIncomingMs: 24 * 3_600_000,
 } as const;
+export type ObjectStoreTimers = { readonly [K in keyof typeof objectStoreTimers]: number };

@@ -46,7 +46,7 @@ class MemoryObjectStore implements ObjectStore {
         throwIfEnded(signal);
         bytes += piece.length;
         if (bytes > this.#bytesMax) throw this.#full(key);
-        pieces.push(piece.slice());
+        pieces.push(piece);
       }
       throwIfEnded(signal);
       this.#store(key, joined(pieces, bytes));

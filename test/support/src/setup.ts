@@ -1,3 +1,4 @@
+import { ensureS3Server } from "./s3.ts";
 import { ensureEtcd34, ensureEtcdCurrent, say, type Tool } from "./tools.ts";
 
 /*
@@ -11,6 +12,8 @@ const print = (name: string, tool: Tool | undefined): void => {
 try {
   print("etcd of the system", await ensureEtcd34());
   print("etcd, current", await ensureEtcdCurrent());
+  const s3 = await ensureS3Server();
+  print(`S3 server ${s3.kind}`, s3);
 } catch (error) {
   say((error as Error).message);
   process.exitCode = 1;

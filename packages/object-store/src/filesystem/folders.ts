@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { type FileHandle, mkdir, open, readdir, rename, rmdir, stat, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { grouped, totalBytes } from "../body.ts";
 import { throwIfEnded } from "../deadline.ts";
 import { objectStoreLimits } from "../limits.ts";
 
@@ -76,31 +77,16 @@ const isFolder = async (path: string): Promise<boolean> => (await stat(path)).is
 
 /** Writes all pieces at the end of the file, many in one call, and stops between calls when the signal has aborted. */
 export async function writePieces(file: FileHandle, pieces: readonly Uint8Array[], signal: AbortSignal): Promise<void> {
-  const { writeBytesMax, writePiecesMax } = objectStoreLimits;
-  let group: Uint8Array[] = [];
-  let bytes = 0;
-  const flush = async (): Promise<void> => {
+  for (const group of grouped(pieces, objectStoreLimits.writeBytesMax, objectStoreLimits.writePiecesMax)) {
     throwIfEnded(signal);
-    if (bytes > 0) await writeGroup(file, group, bytes);
-    group = [];
-    bytes = 0;
-  };
-  for (const piece of pieces) {
-    for (let at = 0; at < piece.length;) {
-      const part = piece.subarray(at, at + writeBytesMax - bytes);
-      group.push(part);
-      bytes += part.length;
-      at += part.length;
-      if (bytes >= writeBytesMax || group.length >= writePiecesMax) await flush();
-    }
+    await writeGroup(file, group);
   }
-  await flush();
 }
 
 /** A write may be short (a signal, a nearly full disk): the rest follows. */
-async function writeGroup(file: FileHandle, group: readonly Uint8Array[], bytes: number): Promise<void> {
+async function writeGroup(file: FileHandle, group: readonly Uint8Array[]): Promise<void> {
   let rest = group;
-  for (let left = bytes; left > 0;) {
+  for (let left = totalBytes(group); left > 0;) {
     const { bytesWritten } = await file.writev(rest);
     left -= bytesWritten;
     if (left > 0) rest = without(rest, bytesWritten);
