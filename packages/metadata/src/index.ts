@@ -1,2 +1,3 @@
 export * from "./port.ts";
 export * from "./embedded/index.ts";
+export * from "./etcd/index.ts";

@@ -70,3 +70,11 @@ export function checkFromRevision(revision: number): number {
   if (!Number.isSafeInteger(revision) || revision < 0) throw invalid(`watch from revision ${revision}`);
   return Math.max(1, revision);
 }
+
+export function checkTtl(ttlMs: number): void {
+  if (!Number.isFinite(ttlMs) || ttlMs <= 0) throw invalid(`lease of ${ttlMs} ms`);
+}
+
+const reads = (ops: readonly Op[]): boolean => ops.every((op) => op.kind === "get" || op.kind === "list");
+/** Whether no branch can change anything: then asking twice is harmless and the outcome is never unknown. */
+export const isReadOnly = (txn: Txn): boolean => reads(txn.then) && reads(txn.else ?? []);

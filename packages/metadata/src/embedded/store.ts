@@ -1,7 +1,7 @@
 import { isSluiceError, SluiceError } from "@sluice/core/model";
 import type { Clock } from "@sluice/runtime";
 import type { CallOptions, Compare, KeyValue, Lease, MetadataStore, Op, OpResult, Txn, TxnResult, WatchBatch } from "../port.ts";
-import { checkFromRevision, checkKey, checkPrefix, checkTxn } from "../txn-check.ts";
+import { checkFromRevision, checkKey, checkPrefix, checkTtl, checkTxn } from "../txn-check.ts";
 import { Leases } from "./leases.ts";
 import { Tables } from "./tables.ts";
 
@@ -72,7 +72,7 @@ class EmbeddedStore implements EmbeddedMetadata {
 
   async lease(ttlMs: number, options?: CallOptions): Promise<Lease> {
     this.#checkOpen(options);
-    if (!Number.isFinite(ttlMs) || ttlMs <= 0) throw new SluiceError("INVALID_ARGUMENT", `lease of ${ttlMs} ms`);
+    checkTtl(ttlMs);
     const id = this.#tables.meta("lease") + 1;
     this.#change(() => {
       this.#tables.setMeta("lease", id);

@@ -1,0 +1,2 @@
+export type { EtcdTls } from "./endpoints.ts";
+export { openEtcdMetadata, type EtcdMetadataOptions } from "./store.ts";
