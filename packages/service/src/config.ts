@@ -1,0 +1,35 @@
+import type { ServiceKind } from "@sluice/core/model";
+import { defineConfig, listenerKeys } from "@sluice/runtime";
+
+/** Port of the health and metrics endpoint of every service. */
+const HEALTH_PORT = 9600;
+
+/** The keys that every service has. */
+export const sharedConfig = (service: ServiceKind) =>
+  defineConfig({
+    id: { type: "string", max: 64, doc: `Name of this ${service}, unique among its kind; a new random one at each start unless given.` },
+    zone: { type: "string", default: "default", max: 64, doc: "Failure domain of this process; copies are spread over zones." },
+    "metadata.endpoints": { type: "list", default: ["127.0.0.1:2379"], min: 1, max: 16, doc: "etcd endpoints, host:port each." },
+    "metadata.prefix": { type: "string", default: "sluice", max: 200, doc: "Prefix of all keys: several clusters can share an etcd." },
+    "cluster.secret": {
+      type: "string",
+      secret: true,
+      doc: "Secret that the services of the cluster share: they prove to each other on the data link that they know it.",
+    },
+    "objectStore.url": {
+      type: "string",
+      doc: "Where the history goes: a folder, or s3://bucket/prefix?endpoint=http://host:port. Without it, segments stay on the storage nodes.",
+    },
+    "objectStore.accessKey": { type: "string", secret: true, doc: "Access key of the S3 store." },
+    "objectStore.secretKey": { type: "string", secret: true, doc: "Secret key of the S3 store." },
+    "objectStore.createBucket": { type: "bool", default: false, doc: "Make the bucket when it is not there." },
+    "timers.scalePercent": {
+      type: "int",
+      default: 100,
+      min: 1,
+      max: 1000,
+      doc: "All timers of the protocol, in percent of their defaults. Tests make them shorter; all services of a cluster must agree.",
+    },
+    ...listenerKeys("health", `127.0.0.1:${HEALTH_PORT}`, "Health and metrics endpoint"),
+  });
+export type SharedConfig = ReturnType<typeof sharedConfig>;

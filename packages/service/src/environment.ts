@@ -1,0 +1,95 @@
+import { createKeys, type Keys } from "@sluice/catalog";
+import {
+  checkName,
+  instanceId,
+  memberId,
+  scaleTimers,
+  type InstanceId,
+  type MemberId,
+  type ServiceKind,
+  type Timers,
+} from "@sluice/core/model";
+import { openEtcdMetadata, type MetadataStore } from "@sluice/metadata";
+import { openObjectStore, type ObjectStore } from "@sluice/object-store";
+import type { Clock, ConfigOf, Logger, Random } from "@sluice/runtime";
+import type { SharedConfig } from "./config.ts";
+
+/** Version of the software, told in member records, health endpoints and `--version`. */
+export const VERSION = "0.1.0";
+
+/** The components that every service takes. Whoever made them closes them: a service never does. */
+export interface ServiceEnvironment {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly logger: Logger;
+  readonly timers: Timers;
+  readonly store: MetadataStore;
+  readonly keys: Keys;
+  /** Undefined: segments stay on the storage nodes. */
+  readonly objectStore: ObjectStore | undefined;
+  /** Shared by the services of the cluster; undefined: links ask for no proof. */
+  readonly secret: Uint8Array | undefined;
+  readonly version: string;
+}
+/** Who a service is. */
+export interface ServiceIdentity {
+  readonly id: MemberId;
+  /** Made anew at each start. */
+  readonly instance: InstanceId;
+  readonly zone: string;
+}
+
+export interface OpenedEnvironment {
+  readonly environment: ServiceEnvironment;
+  readonly identity: ServiceIdentity;
+  /** Closes metadata and object store. */
+  close(): Promise<void>;
+}
+
+const utf8 = new TextEncoder();
+
+/** Opens what the shared configuration names. Waits for nothing: a metadata store or object store that is away shows at the first call. */
+export async function openEnvironment(
+  service: ServiceKind,
+  config: ConfigOf<SharedConfig["spec"]>,
+  parts: { readonly clock: Clock; readonly random: Random; readonly logger: Logger },
+): Promise<OpenedEnvironment> {
+  const { clock, random } = parts;
+  const id = config.id ?? `${service}-${random.uuid().slice(0, 8)}`;
+  checkName("member", id);
+  const logger = parts.logger.child({ id });
+  const store = openEtcdMetadata({ endpoints: [...config["metadata.endpoints"]], clock, random, logger });
+  const accessKey = config["objectStore.accessKey"];
+  const secretKey = config["objectStore.secretKey"];
+  const url = config["objectStore.url"];
+  const objectStore =
+    url === undefined
+      ? undefined
+      : await openObjectStore(url, {
+          clock,
+          random,
+          logger,
+          createBucket: config["objectStore.createBucket"],
+          ...(accessKey === undefined || secretKey === undefined ? {} : { credentials: { accessKey, secretKey } }),
+        });
+  const secret = config["cluster.secret"];
+  const environment: ServiceEnvironment = {
+    clock,
+    random,
+    logger,
+    timers: scaleTimers(config["timers.scalePercent"] / 100),
+    store,
+    keys: createKeys(config["metadata.prefix"]),
+    objectStore,
+    secret: secret === undefined ? undefined : utf8.encode(secret),
+    version: VERSION,
+  };
+  return {
+    environment,
+    identity: { id: memberId(id), instance: instanceId(random.uuid()), zone: config.zone },
+    async close() {
+      await objectStore?.close();
+      await store.close();
+    },
+  };
+}

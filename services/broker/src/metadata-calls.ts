@@ -1,0 +1,87 @@
+import type { Keys } from "@sluice/catalog";
+import { memberCodec, partitionStateCodec, segmentCodec, startCodec } from "@sluice/catalog";
+import { codeOf, type PartitionId, type PartitionState } from "@sluice/core/model";
+import type { Input, MetaGetEffect, MetaTxnEffect, Register } from "@sluice/core/partition";
+import type { KeyValue, MetadataStore, Op } from "@sluice/metadata";
+
+/** Performs the metadata effects of one partition machine. Never throws: every failure is an input that says what is known of it. */
+export interface MetadataCalls {
+  get(partition: PartitionId, effect: MetaGetEffect): Promise<Input>;
+  txn(partition: PartitionId, effect: MetaTxnEffect): Promise<Input>;
+}
+
+export function createMetadataCalls(store: MetadataStore, keys: Keys): MetadataCalls {
+  const register = (entry: KeyValue | undefined): Register => ({
+    state: entry === undefined ? undefined : partitionStateCodec.decode(entry.value),
+    modRevision: entry?.modRevision ?? 0,
+  });
+  const logStart = (entry: KeyValue | undefined): number => (entry === undefined ? 0 : startCodec.decode(entry.value).offset);
+
+  const ownerAlive = async (state: PartitionState | undefined): Promise<boolean> => {
+    if (state === undefined) return false;
+    const { entry } = await store.get(keys.member("broker", state.owner));
+    return entry !== undefined && memberCodec.decode(entry.value).instance === state.ownerInstance;
+  };
+
+  return {
+    async get(partition, { call }) {
+      try {
+        const read = await store.txn({
+          compare: [],
+          then: [
+            { kind: "get", key: keys.state(partition) },
+            { kind: "get", key: keys.start(partition) },
+          ],
+        });
+        const found = register(entryOf(read.results[0]));
+        const alive = await ownerAlive(found.state);
+        return { kind: "metaGot", call, outcome: "ok", register: found, ownerAlive: alive, logStart: logStart(entryOf(read.results[1])) };
+      } catch {
+        return { kind: "metaGot", call, outcome: "failed" };
+      }
+    },
+
+    async txn(partition, effect) {
+      const { call, expectedRevision, state, segments, readSegment } = effect;
+      const stateKey = keys.state(partition);
+      const reads: Op[] = [
+        { kind: "get", key: stateKey },
+        { kind: "get", key: keys.start(partition) },
+      ];
+      if (readSegment !== undefined) reads.push({ kind: "get", key: keys.segment(partition, readSegment.base, readSegment.segment) });
+      const writes: Op[] = [{ kind: "put", key: stateKey, value: partitionStateCodec.encode(state) }];
+      for (const record of segments) {
+        writes.push({ kind: "put", key: keys.segment(partition, record.base, record.segment), value: segmentCodec.encode(record) });
+      }
+      try {
+        const done = await store.txn({
+          compare: [
+            expectedRevision === 0
+              ? { key: stateKey, target: "create", equals: 0 }
+              : { key: stateKey, target: "mod", equals: expectedRevision },
+          ],
+          then: [...writes, ...reads],
+          else: reads,
+        });
+        const at = done.succeeded ? writes.length : 0;
+        const segment = readSegment === undefined ? undefined : entryOf(done.results[at + 2]);
+        return {
+          kind: "metaTxnDone",
+          call,
+          outcome: done.succeeded ? "applied" : "compareFailed",
+          register: register(entryOf(done.results[at])),
+          logStart: logStart(entryOf(done.results[at + 1])),
+          ...(segment === undefined ? {} : { segment: segmentCodec.decode(segment.value) }),
+        };
+      } catch (error) {
+        // Anything but a plain "nothing was sent" may still be applied.
+        return { kind: "metaTxnDone", call, outcome: codeOf(error) === "METADATA_UNAVAILABLE" ? "unavailable" : "unknown" };
+      }
+    },
+  };
+}
+
+function entryOf(result: { readonly kind: string } | undefined): KeyValue | undefined {
+  const range = result as { readonly kind: string; readonly entries?: readonly KeyValue[] } | undefined;
+  return range?.kind === "range" ? range.entries?.[0] : undefined;
+}

@@ -1,0 +1,38 @@
+import type { Counter, Gauge, Histogram, Labelled, Metrics } from "@sluice/runtime";
+
+/** Everything the broker counts. Label values are closed lists; no topic is a label here. */
+export interface BrokerMetrics {
+  readonly appendBytes: Counter;
+  readonly appendBatches: Counter;
+  readonly appendSeconds: Histogram;
+  readonly refused: Labelled<Counter>;
+  readonly pendingBytes: Gauge;
+  readonly tailSkips: Counter;
+  readonly stepDowns: Labelled<Counter>;
+  readonly alarms: Labelled<Counter>;
+  readonly suspects: Labelled<Counter>;
+  readonly controlSeconds: Labelled<Histogram>;
+}
+
+export function createBrokerMetrics(
+  metrics: Metrics,
+  live: { readonly partitions: () => number; readonly serving: () => number; readonly subscriptions: () => number },
+): BrokerMetrics {
+  metrics.gauge("sluice_broker_partitions_count", "Partitions assigned to this broker.", { collect: live.partitions });
+  metrics.gauge("sluice_broker_partitions_serving_count", "Partitions that this broker owns and serves.", { collect: live.serving });
+  metrics.gauge("sluice_broker_tail_subscriptions_count", "Tail subscriptions of proxies.", { collect: live.subscriptions });
+  return {
+    appendBytes: metrics.counter("sluice_broker_append_bytes_total", "Bytes of batches taken for append."),
+    appendBatches: metrics.counter("sluice_broker_append_batches_total", "Batches taken for append."),
+    appendSeconds: metrics.histogram("sluice_broker_append_seconds", "From a batch's arrival until two storage nodes have it on disk."),
+    refused: metrics.counter("sluice_broker_append_refused_total", "Batches refused, by error code.", { labels: ["code"] }),
+    pendingBytes: metrics.gauge("sluice_broker_append_pending_bytes", "Bytes of batches that wait for their answer."),
+    tailSkips: metrics.counter("sluice_broker_tail_skips_total", "Pushes left out because a proxy could not take them."),
+    stepDowns: metrics.counter("sluice_broker_step_downs_total", "Ownerships ended, by reason.", { labels: ["reason"] }),
+    alarms: metrics.counter("sluice_broker_alarms_total", "States that a person must look at, by cause.", { labels: ["cause"] }),
+    suspects: metrics.counter("sluice_broker_suspects_total", "Storage nodes reported, by reason.", { labels: ["reason"] }),
+    controlSeconds: metrics.histogram("sluice_broker_control_call_seconds", "Control calls to storage nodes, by kind.", {
+      labels: ["kind"],
+    }),
+  };
+}

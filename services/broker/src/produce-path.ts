@@ -1,0 +1,157 @@
+import { newBatchHeader, stampAppendTime, validateBatch, type BatchHeader, type BatchRules, type Crc32c } from "@sluice/core/log";
+import { errorNumber, partitionKey, RESERVED_PREFIX, topicId, topicSettings, type Timers, type TopicRecord } from "@sluice/core/model";
+import { produceCodec, producedCodec, type Frame, type Link, type ProducedMessage, type ProduceMessage } from "@sluice/link";
+import type { Clock } from "@sluice/runtime";
+import type { BrokerMetrics } from "./metrics.ts";
+import type { Ownership } from "./ownership.ts";
+import type { AppendOutcome } from "./partition-host.ts";
+
+const EMPTY = new Uint8Array(0);
+/** Advice to a caller whose batch found the broker's memory full, ms. */
+const OVERLOAD_THROTTLE_MS = 50;
+
+export interface ProducePathOptions {
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly crc32c: Crc32c;
+  readonly metrics: BrokerMetrics;
+  readonly ownership: Ownership;
+  /** Bytes that may wait for their answers in this broker. */
+  readonly pendingBytesMax: number;
+}
+
+interface Rules {
+  readonly topic: TopicRecord;
+  readonly batch: {
+    messageBytesMax: number;
+    internal: boolean;
+    timestamps: { nowMs: number; beforeMaxMs: number; afterMaxMs: number } | undefined;
+  };
+  readonly appendTime: boolean;
+}
+
+/**
+ * A produce frame's way through the broker: look up the partition, judge the header, hand the bytes to the machine, answer when it does.
+ * The proxy has checked the CRC; storage nodes check it again before they sync. Nothing is decoded or copied here.
+ */
+export class ProducePath {
+  readonly #options: ProducePathOptions;
+  readonly #request: ProduceMessage = produceCodec.create();
+  readonly #answer: ProducedMessage = producedCodec.create();
+  readonly #header: BatchHeader = newBatchHeader();
+  readonly #rules = new WeakMap<TopicRecord, Rules>();
+  #pendingBytes = 0;
+
+  constructor(options: ProducePathOptions) {
+    this.#options = options;
+  }
+  get pendingBytes(): number {
+    return this.#pendingBytes;
+  }
+
+  /** Releases the frame's credit once it is answered. */
+  take(link: Link, frame: Frame): void {
+    const { ownership, clock, timers, metrics } = this.#options;
+    const request = produceCodec.decode(frame, this.#request);
+    const { correlation, payload, creditBytes } = frame;
+    const key = partitionKey({ topicId: topicId(request.topicId), partition: request.partition });
+    const host = ownership.hostByKey(key);
+    if (host === undefined) return this.#refuse(link, correlation, creditBytes, errorNumber("NOT_OWNER"), ownership.assignedTo(key));
+    if (this.#pendingBytes + payload.length > this.#options.pendingBytesMax && this.#pendingBytes > 0) {
+      return this.#refuse(link, correlation, creditBytes, errorNumber("OVERLOADED"), undefined, OVERLOAD_THROTTLE_MS);
+    }
+    const wallMs = clock.wallMs();
+    const rules = this.#rulesOf(host.topic, wallMs);
+    const bad = validateBatch(payload, 0, rules.batch as BatchRules, this.#header);
+    if (bad !== undefined) return this.#refuse(link, correlation, creditBytes, errorNumber(bad), undefined);
+    if (this.#header.totalBytes !== payload.length)
+      return this.#refuse(link, correlation, creditBytes, errorNumber("INVALID_ARGUMENT"), undefined);
+    if (rules.appendTime) {
+      stampAppendTime(payload, 0, wallMs, this.#options.crc32c);
+      validateBatch(payload, 0, { ...rules.batch, internal: true, timestamps: undefined }, this.#header);
+    }
+    const startedMs = clock.monotonicMs();
+    const bytes = payload.length;
+    const records = this.#header.recordsCount;
+    this.#pendingBytes += bytes;
+    metrics.appendBytes.inc(bytes);
+    metrics.appendBatches.inc();
+    host.append(
+      {
+        batch: payload,
+        header: this.#header,
+        expectedBaseOffset: request.expectedBaseOffset,
+        fenceToken: request.fenceToken,
+        deadlineMs: startedMs + (request.deadlineMs > 0 ? request.deadlineMs : timers.produceHoldMs),
+        wallMs,
+      },
+      (outcome) => {
+        this.#pendingBytes -= bytes;
+        metrics.pendingBytes.set(this.#pendingBytes);
+        if (outcome.code === 0) metrics.appendSeconds.observe((clock.monotonicMs() - startedMs) / 1000);
+        this.#reply(link, correlation, creditBytes, outcome, records, rules.appendTime ? wallMs : -1);
+      },
+    );
+  }
+
+  #reply(link: Link, correlation: number, creditBytes: number, outcome: AppendOutcome, records: number, appendTimeMs: number): void {
+    if (link.closed) return;
+    if (outcome.code !== 0)
+      return this.#refuse(link, correlation, creditBytes, outcome.code, outcome.target, outcome.throttleMs, outcome.baseOffset);
+    const m = this.#answer;
+    m.code = 0;
+    m.throttleMs = outcome.throttleMs;
+    m.baseOffset = outcome.baseOffset;
+    m.lastOffset = outcome.baseOffset + records - 1;
+    m.logAppendTimeMs = appendTimeMs;
+    m.logStart = outcome.logStart;
+    m.ownerHint = "";
+    link.send(producedCodec, correlation, m, EMPTY);
+    link.release(creditBytes);
+  }
+
+  #refuse(
+    link: Link,
+    correlation: number,
+    creditBytes: number,
+    code: number,
+    hint: string | undefined,
+    throttleMs = 0,
+    baseOffset = -1,
+  ): void {
+    this.#options.metrics.refused.labels(String(code)).inc();
+    if (link.closed) return;
+    const m = this.#answer;
+    m.code = code;
+    m.throttleMs = throttleMs;
+    m.baseOffset = baseOffset;
+    m.lastOffset = -1;
+    m.logAppendTimeMs = -1;
+    m.logStart = -1;
+    m.ownerHint = hint ?? "";
+    link.send(producedCodec, correlation, m, EMPTY);
+    link.release(creditBytes);
+  }
+
+  /** One object per topic record, its clock moved on: nothing is made per batch. */
+  #rulesOf(topic: TopicRecord, wallMs: number): Rules {
+    let rules = this.#rules.get(topic);
+    if (rules === undefined) {
+      const settings = topicSettings(topic.config);
+      rules = {
+        topic,
+        appendTime: settings.logAppendTime,
+        batch: {
+          messageBytesMax: settings.maxMessageBytes,
+          internal: topic.name.startsWith(RESERVED_PREFIX),
+          timestamps: settings.logAppendTime
+            ? undefined
+            : { nowMs: wallMs, beforeMaxMs: settings.timestampBeforeMaxMs, afterMaxMs: settings.timestampAfterMaxMs },
+        },
+      };
+      this.#rules.set(topic, rules);
+    }
+    if (rules.batch.timestamps !== undefined) rules.batch.timestamps.nowMs = wallMs;
+    return rules;
+  }
+}
