@@ -27,6 +27,8 @@ export interface LinkContext {
 }
 export type ReadPath = "auto" | "slab" | "data";
 
+/** Largest credit window that a hello may announce. */
+export const LINK_WINDOW_BYTES_MAX = 16 * 1024 * 1024;
 /** Bytes queued on one link that waits for credit, or whose peer does not read its answers. */
 export const LINK_QUEUE_BYTES_MAX = 16 * 1024 * 1024;
 /** Requests without an answer, per link. */

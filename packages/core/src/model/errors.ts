@@ -59,6 +59,7 @@ export const errorCatalogue = {
     87,
     "The batch is well formed but a client may not send it; the message names the field.",
   ),
+  UNKNOWN_SERVICE: e(16, false, "NOT_FOUND", 35, "This listener does not serve it; check the address."),
   // Idempotence and conditional append
   OUT_OF_ORDER_SEQUENCE: e(
     20,
@@ -87,6 +88,7 @@ export const errorCatalogue = {
   NOT_LEADER: e(51, true, "UNAVAILABLE", 41, "Another controller leads; the route is refreshed from the metadata."),
   OBJECT_STORE_UNAVAILABLE: e(52, true, "UNAVAILABLE", 56, "The object store does not answer."),
   OBJECT_NOT_FOUND: e(54, false, "NOT_FOUND", 56, "The object is gone; refresh the metadata and retry."),
+  UNREACHABLE: e(55, true, "UNAVAILABLE", 7, "No connection to the server; nothing was sent. Try another, or again."),
   NOT_READY: e(53, true, "UNAVAILABLE", 7, "The service has not finished starting."),
   // Storage node answers to brokers and proxies; never shown to a client
   STALE_EPOCH: e(60, false, "FAILED_PRECONDITION", 74, "A newer epoch was seen for the partition."),
@@ -99,6 +101,7 @@ export const errorCatalogue = {
   CORRUPT_SEGMENT: e(67, false, "DATA_LOSS", 2, "Copies differ or fail their checksum; the alarm names the segment."),
   READ_UNAVAILABLE: e(68, true, "UNAVAILABLE", 9, "This copy cannot answer the read; another can."),
   SEGMENT_INCOMPLETE: e(69, true, "UNAVAILABLE", 9, "This copy ends before the segment's end."),
+  LINK_DOWN: e(70, true, "UNAVAILABLE", 7, "The connection to the peer is gone; it is opened again."),
   // Metadata store
   COMPARE_FAILED: e(80, false, "ABORTED", 7, "The key has changed since it was read."),
   UNKNOWN_OUTCOME: e(81, true, "UNKNOWN", 7, "The transaction may still be applied; send the identical one again."),

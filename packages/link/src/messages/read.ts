@@ -11,7 +11,7 @@ import { uuidCache, writeUuid } from "./uuid.ts";
  *   24  u32  segment k
  *   28  u32  most bytes of payload wanted (one larger batch may come alone)
  *   32  f64  from offset
- *   40  f64  high watermark known to the reader, -1 none
+ *   40  f64  last committed offset (inclusive) known to the reader, -1 none
  *   48  i32  epoch of the segment that it was published for, -1 none
  *   52       tagged fields, none yet
  */

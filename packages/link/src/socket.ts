@@ -1,0 +1,114 @@
+import { connect, createServer, Socket, type Server } from "node:net";
+import type { LinkAddress } from "./address.ts";
+
+/** What a connection needs of a byte stream: TCP and unix sockets here, `memoryPair` for one process. */
+export interface ByteSocket {
+  /** Bytes given to `write` that the kernel has not taken. */
+  readonly backlogBytes: number;
+  /** One `writev`. The buffers must not change until they have left. */
+  write(chunks: readonly Uint8Array[]): void;
+  /** Sends what is queued, then ends this direction. */
+  end(): void;
+  destroy(): void;
+}
+export interface SocketEvents {
+  /** Where the next bytes are to be put. */
+  target(): Buffer;
+  /** Bytes were put at the start of the last target. */
+  onRead(bytes: number): void;
+  /** A buffer of the socket's own, for sockets that cannot read into ours. */
+  onChunk(chunk: Uint8Array): void;
+  onConnect(): void;
+  /** Once. `code` is the system's (ECONNRESET ...), undefined when the peer ended in order. */
+  onClose(code: string | undefined): void;
+}
+
+class NetSocket implements ByteSocket {
+  readonly #socket: Socket;
+  constructor(socket: Socket, events: SocketEvents, path: "slab" | "data") {
+    this.#socket = socket;
+    socket.setNoDelay(true);
+    let code: string | undefined;
+    socket.on("error", (error: NodeJS.ErrnoException) => {
+      code ??= error.code ?? "EUNKNOWN";
+    });
+    socket.on("end", () => socket.destroy());
+    socket.on("close", () => events.onClose(code));
+    if (path === "data") socket.on("data", (chunk: Buffer) => events.onChunk(chunk));
+  }
+  get backlogBytes(): number {
+    return this.#socket.writableLength;
+  }
+  write(chunks: readonly Uint8Array[]): void {
+    const socket = this.#socket;
+    if (socket.destroyed || !socket.writable) return;
+    if (chunks.length === 1) {
+      socket.write(chunks[0] as Uint8Array);
+      return;
+    }
+    socket.cork();
+    for (const chunk of chunks) socket.write(chunk);
+    socket.uncork();
+  }
+  end(): void {
+    this.#socket.end();
+  }
+  destroy(): void {
+    this.#socket.destroy();
+  }
+}
+
+const onreadOf = (events: SocketEvents) => ({
+  buffer: () => events.target(),
+  callback: (bytes: number) => {
+    events.onRead(bytes);
+    return true;
+  },
+});
+
+export function connectSocket(address: LinkAddress, events: SocketEvents, path: "slab" | "data"): ByteSocket {
+  const target = address.kind === "unix" ? { path: address.path } : { host: address.host, port: address.port };
+  const socket = connect(path === "slab" ? { ...target, onread: onreadOf(events) } : target);
+  socket.once("connect", () => events.onConnect());
+  return new NetSocket(socket, events, path);
+}
+
+/**
+ * The accepted connection as a socket that reads into slabs. `net.Server` has no `onread` option, so its handle is put into a new Socket:
+ * undocumented, therefore tried out at start (read-path.ts).
+ */
+export function acceptSocket(accepted: Socket, events: SocketEvents, path: "slab" | "data"): ByteSocket {
+  if (path === "data") {
+    const socket = new NetSocket(accepted, events, path);
+    accepted.resume();
+    return socket;
+  }
+  return new NetSocket(rewrap(accepted, events), events, path);
+}
+interface Internals {
+  _handle: object | null;
+  _server?: unknown;
+  server?: unknown;
+}
+function rewrap(accepted: Socket, events: SocketEvents): Socket {
+  const from = accepted as unknown as Internals;
+  const handle = from._handle;
+  if (handle === null) {
+    accepted.destroy();
+    return accepted;
+  }
+  const options = { handle, onread: onreadOf(events), readable: true, writable: true };
+  const fresh = new Socket(options as unknown as ConstructorParameters<typeof Socket>[0]);
+  // The server counts its connections by this field: it moves, so that the count falls when the new socket closes.
+  const to = fresh as unknown as Internals;
+  to._server = from._server;
+  to.server = from.server;
+  from._server = null;
+  from._handle = null;
+  accepted.destroy();
+  fresh.resume();
+  return fresh;
+}
+/** Accepted sockets stay paused until `acceptSocket`. */
+export const acceptingServer = (onSocket: (socket: Socket) => void): Server =>
+  createServer({ pauseOnConnect: true, noDelay: true }, onSocket);
