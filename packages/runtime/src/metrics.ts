@@ -36,6 +36,8 @@ const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 
 /** The metrics of one service instance: a registry of its own, since five services may share a process. */
 export interface Metrics {
+  /** The `<service>` part of the names. */
+  readonly service: string;
   counter(name: string, help: string): Counter;
   counter(name: string, help: string, options: MetricOptions & { labels: readonly string[] }): Labelled<Counter> & Counter;
   gauge(name: string, help: string, options?: { readonly collect?: () => number }): Gauge;
@@ -97,6 +99,7 @@ export function createMetrics(options: { readonly service: string; readonly inst
     return { name, help, labelNames: [...(given.labels ?? [])], registers: [registry] };
   };
   return {
+    service: options.service,
     registry,
     counter(name: string, help: string, given: MetricOptions = {}) {
       const metric = new prom.Counter(common(name, help, given, "counter"));

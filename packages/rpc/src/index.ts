@@ -1,0 +1,12 @@
+export * from "./access.ts";
+export { type CodecsOf, methodPath, serviceDefinition } from "./adapter.ts";
+export * from "./channel.ts";
+export { type CallOptions, createRpcClient, type RpcClient } from "./client.ts";
+export type { ClientDuplex, ClientResponses } from "./client-streams.ts";
+export { type Codec, Gathered, messageCodec, rawCodec } from "./codec.ts";
+export { type CallContext, CLIENT_ID_HEADER, TRACE_HEADER } from "./context.ts";
+export { fromGrpcError, fromStatus, toStatus } from "./errors.ts";
+export { type HealthService, type ServingStatus } from "./health.ts";
+export { type DuplexStream, type Handlers, implement, type ResponseStream, type ServiceRegistration } from "./implement.ts";
+export { createRpcServer, type RpcServer, type RpcServerLimits, rpcServerLimits, type RpcServerOptions } from "./server.ts";
+export type { AppliedSettings } from "./windows.ts";

@@ -1,0 +1,122 @@
+import type { Duplex, Readable, Writable } from "node:stream";
+import { SluiceError } from "@sluice/core/model";
+import { decodeFailure, failureCause } from "./codec.ts";
+import type { ServerCallContext } from "./context.ts";
+import type { DuplexStream, ResponseStream } from "./implement.ts";
+
+/** A message as the handler gets it; throws INVALID_ARGUMENT when it could not be decoded. */
+export function decoded<T>(message: T, path: string): T {
+  const failure = decodeFailure(message);
+  if (failure === undefined) return message;
+  throw new SluiceError("INVALID_ARGUMENT", `${path}: the request is not a valid message`, { cause: failureCause(failure) });
+}
+
+/**
+ * Requests of a stream, one by one, with back-pressure. Ends by a throw of the call's end when the client cancels: a handler cannot
+ * mistake half of a stream for all of it. Leaving the loop early does not destroy the call.
+ */
+export async function* requests<T>(call: Readable, context: ServerCallContext): AsyncGenerator<T, void, undefined> {
+  const iterator = call.iterator({ destroyOnReturn: false }) as AsyncIterator<T, void>;
+  const ended = Promise.withResolvers<never>();
+  ended.promise.catch(() => undefined);
+  context.onEnd(ended.reject);
+  for (;;) {
+    let next: IteratorResult<T, void>;
+    try {
+      next = await Promise.race([iterator.next(), ended.promise]);
+    } catch (error) {
+      throw context.ended ?? error;
+    }
+    if (context.ended !== undefined) throw context.ended;
+    if (next.done === true) return;
+    yield decoded(next.value, context.path);
+  }
+}
+
+/** The writing side: no write after the end of the call, waits that end with it. */
+export class ServerResponseStream<Out> implements ResponseStream<Out> {
+  readonly #call: Writable;
+  readonly #context: ServerCallContext;
+  constructor(call: Writable, context: ServerCallContext) {
+    this.#call = call;
+    this.#context = context;
+  }
+  get pendingMessages(): number {
+    return this.#call.writableLength;
+  }
+  write(message: Out): boolean {
+    if (this.#context.ended !== undefined || this.#call.writableEnded || this.#call.destroyed) return true;
+    return this.#call.write(message);
+  }
+  drained(): Promise<void> {
+    const call = this.#call;
+    if (!call.writableNeedDrain || this.#context.ended !== undefined || call.destroyed) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = (): void => {
+        for (const event of ["drain", "cancelled", "close", "error"]) call.off(event, done);
+        this.#context.signal.removeEventListener("abort", done);
+        resolve();
+      };
+      for (const event of ["drain", "cancelled", "close", "error"]) call.once(event, done);
+      this.#context.signal.addEventListener("abort", done, { once: true });
+    });
+  }
+}
+
+export class ServerDuplexStream<In, Out> extends ServerResponseStream<Out> implements DuplexStream<In, Out> {
+  readonly #call: Duplex;
+  readonly #context: ServerCallContext;
+  readonly #fail: (error: unknown) => void;
+  constructor(call: Duplex, context: ServerCallContext, fail: (error: unknown) => void) {
+    super(call, context);
+    this.#call = call;
+    this.#context = context;
+    this.#fail = fail;
+  }
+  [Symbol.asyncIterator](): AsyncIterator<In> {
+    return requests<In>(this.#call, this.#context);
+  }
+  listen(onMessage: (message: In) => void, onEnd: () => void): void {
+    const guarded = (fn: () => void): void => {
+      if (this.#context.ended !== undefined) return;
+      try {
+        fn();
+      } catch (error) {
+        this.#call.pause();
+        this.#fail(error);
+      }
+    };
+    this.#call.on("data", (message: In) => guarded(() => onMessage(decoded(message, this.#context.path))));
+    this.#call.on("end", () => guarded(onEnd));
+  }
+  pause(): void {
+    this.#call.pause();
+  }
+  resume(): void {
+    this.#call.resume();
+  }
+}
+
+/** Writes an iterable with back-pressure until it ends or the call does; the iterable's `return` runs in both cases. */
+export async function writeAll<Out>(source: AsyncIterable<Out>, out: ServerResponseStream<Out>, context: ServerCallContext): Promise<void> {
+  const iterator = source[Symbol.asyncIterator]();
+  const ended = Promise.withResolvers<never>();
+  ended.promise.catch(() => undefined);
+  const onAbort = (): void => ended.reject(context.ended);
+  context.signal.addEventListener("abort", onAbort, { once: true });
+  if (context.ended !== undefined) onAbort();
+  try {
+    for (;;) {
+      const next = await Promise.race([iterator.next(), ended.promise]);
+      if (next.done === true) return;
+      if (!out.write(next.value)) await out.drained();
+      if (context.ended !== undefined) throw context.ended;
+    }
+  } catch (error) {
+    // Not awaited: a generator that hangs in its own wait must not keep the call.
+    void iterator.return?.()?.then(undefined, () => undefined);
+    throw error;
+  } finally {
+    context.signal.removeEventListener("abort", onAbort);
+  }
+}
