@@ -4,7 +4,7 @@ import type { PartitionId, SegmentId } from "../model/index.ts";
 import { partitionKey, segmentKey } from "../model/index.ts";
 import type { ReplicaStatus } from "./api.ts";
 import { BatchWindow, windowBatch } from "./batch-window.ts";
-import type { Partition, ReplicaState, Segment } from "./state.ts";
+import type { Partition, ProducerTable, ReplicaState, Segment } from "./state.ts";
 
 /**
  * What each journal entry does to the state. The rules (append.ts, fence.ts ...) decide whether a change may be made and then apply its entry;
@@ -107,19 +107,23 @@ function addSegment(
   return s;
 }
 
+/** No bytes at all = not known. Snapshots were checked when they came in. */
+const decodeTable = (state: ReplicaState, snapshot: Uint8Array): ProducerTable | undefined =>
+  snapshot.length === 0 ? undefined : state.options.producers.decode(snapshot);
+
 function applyCreate(state: ReplicaState, e: CreateEntry): void {
   const known = state.byNumber.get(e.segmentNumber);
   if (known === undefined) {
     const s = addSegment(state, e.segmentNumber, e.partition, e.segment, "OPEN", e.base, e.segment.epoch);
     s.nonce = e.nonce;
-    s.producers = state.options.producers.decode(e.producers);
+    s.producers = decodeTable(state, e.producers);
   } else {
     // It was fenced before it came, by its own epoch: it is known now, and stays fenced.
     known.status = "FENCED";
     known.nonce = e.nonce;
     known.madeBy = e.segment.epoch;
     if (e.base !== undefined) giveBase(known, e.base);
-    known.producers = state.options.producers.decode(e.producers);
+    known.producers = decodeTable(state, e.producers);
   }
   raiseEpoch(partitionOf(state, e.partition), e.segment.epoch);
 }
@@ -154,7 +158,7 @@ function applyRebuild(state: ReplicaState, e: RebuildEntry): void {
   s.end = e.end;
   s.keyRevision = e.keyRevision;
   s.rebuildEpoch = e.epoch;
-  s.producers ??= state.options.producers.decode(e.producers);
+  s.producers ??= decodeTable(state, e.producers);
   if (e.epoch !== undefined) raiseEpoch(partitionOf(state, e.partition), e.epoch);
   completeRebuild(s);
 }
@@ -277,7 +281,7 @@ function applySegmentState(state: ReplicaState, e: SegmentStateEntry): void {
   s.nonce = e.nonce;
   s.chain = e.chainHash === "" ? undefined : ChainHash.fromHex(e.chainHash);
   s.window.reset(e.last, s.chain?.high ?? 0, s.chain?.low ?? 0);
-  s.producers = e.producersKnown ? state.options.producers.decode(e.producers) : undefined;
+  s.producers = e.producersKnown ? decodeTable(state, e.producers) : undefined;
   s.sizeBytes = e.sizeBytes;
   s.firstAppendMs = e.firstAppendMs;
   s.lastAppendMs = e.lastAppendMs;

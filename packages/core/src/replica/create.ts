@@ -1,6 +1,6 @@
-import { limits, partitionKey, segmentKey } from "../model/index.ts";
+import { partitionKey, segmentKey } from "../model/index.ts";
 import type { CreateRequest } from "./api.ts";
-import { isStale, refusal, SUCCESS } from "./epoch-check.ts";
+import { checkSnapshot, isStale, refusal, SUCCESS } from "./epoch-check.ts";
 import type { ControlAnswer } from "./input.ts";
 import { record } from "./outbox.ts";
 import type { Out } from "./outbox.ts";
@@ -14,7 +14,8 @@ export function onCreate(state: ReplicaState, r: CreateRequest, nowMs: number, o
     segmentNumber: 0,
   });
   if (r.incarnation !== state.options.incarnation) return refused("WRONG_INCARNATION", "the node was formatted anew");
-  if (r.producers.length > limits.producerSnapshotBytesMax) return refused("INVALID_ARGUMENT", "the producer snapshot is too large");
+  const badSnapshot = checkSnapshot(state, r.producers);
+  if (badSnapshot !== undefined) return refused("INVALID_ARGUMENT", badSnapshot);
   const p = state.partitions.get(partitionKey(r.partition));
   const e = r.segment.epoch;
   if (isStale(state, e, p)) return refused("STALE_EPOCH", `epoch ${p?.maxEpoch ?? 0} was seen`);

@@ -1,8 +1,8 @@
-import { errorNumber, limits, partitionKey, segmentKey } from "../model/index.ts";
+import { errorNumber, partitionKey, segmentKey } from "../model/index.ts";
 import type { ErrorCode } from "../model/index.ts";
 import type { RebuildRequest, RecoveryAppendRequest, RecoveryReadRequest } from "./api.ts";
 import { checkRunOf } from "./append.ts";
-import { isStale, refusal, SUCCESS } from "./epoch-check.ts";
+import { checkSnapshot, isStale, refusal, SUCCESS } from "./epoch-check.ts";
 import type { ControlAnswer } from "./input.ts";
 import { NOBODY, record } from "./outbox.ts";
 import type { Out } from "./outbox.ts";
@@ -80,7 +80,8 @@ export function onRebuild(state: ReplicaState, r: RebuildRequest, nowMs: number,
   if (r.incarnation !== state.options.incarnation) return refused("WRONG_INCARNATION", "the node was formatted anew");
   if ((r.epoch === undefined) === (r.keyRevision === undefined)) return refused("INVALID_ARGUMENT", "either an epoch or a key revision");
   if (r.end < r.base - 1) return refused("INVALID_ARGUMENT", "the end lies before the base");
-  if (r.producers.length > limits.producerSnapshotBytesMax) return refused("INVALID_ARGUMENT", "the producer snapshot is too large");
+  const badSnapshot = checkSnapshot(state, r.producers);
+  if (badSnapshot !== undefined) return refused("INVALID_ARGUMENT", badSnapshot);
   if (r.epoch !== undefined && isStale(state, r.epoch, p)) return refused("STALE_EPOCH", `epoch ${p?.maxEpoch ?? 0} was seen`);
   if (state.failed) return refused("IO_FAILED", "the journal has failed");
   if (s !== undefined) {

@@ -66,7 +66,7 @@ function onRequest(state: ReplicaState, r: ControlRequest, nowMs: number, droppe
       return onRebuild(state, r, nowMs, out);
     case "seal":
       return onSeal(state, r, out);
-    case "delete":
+    default:
       return onDelete(state, r, dropped, out);
   }
 }
@@ -99,7 +99,7 @@ function failedAnswer(state: ReplicaState, a: ControlAnswer): ControlAnswer {
       return { op: a.op, ...why, last: -1, chainHash: "" };
     case "seal":
       return { op: a.op, ...why, status: "FAILED" };
-    case "delete":
+    default:
       return { op: a.op, ...why };
   }
 }
