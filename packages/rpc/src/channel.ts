@@ -1,4 +1,4 @@
-import { Channel, type ChannelOptions, connectivityState, ChannelCredentials, credentials } from "@grpc/grpc-js";
+import { Channel, type ChannelOptions, connectivityState, type ChannelCredentials, credentials } from "@grpc/grpc-js";
 import { limits, SluiceError } from "@sluice/core/model";
 import { type Clock, systemClock } from "@sluice/runtime";
 

@@ -3,6 +3,7 @@ import type { Readable, Writable } from "node:stream";
 import { SluiceError } from "@sluice/core/model";
 import { decodeFailure, failureCause } from "./codec.ts";
 import { fromGrpcError } from "./errors.ts";
+import { MessageReader } from "./message-reader.ts";
 
 /** Responses of a server stream: iterate once, or `listen`. Leaving the loop early cancels the call. */
 export interface ClientResponses<Out> extends AsyncIterable<Out> {
@@ -24,65 +25,65 @@ export interface ClientDuplex<In, Out> extends ClientResponses<Out> {
 
 type GrpcReadable = ClientReadableStream<unknown>;
 
+/**
+ * grpc-js tells the status (and emits "error") as soon as it arrives, while messages before it may still be buffered. They are delivered
+ * first; only what this side gives up itself ends at once.
+ */
 class Responses<Out> implements ClientResponses<Out> {
   readonly #call: GrpcReadable;
   readonly #path: string;
   readonly #signal: AbortSignal | undefined;
-  readonly #onAbort = (): void => this.#abort();
+  readonly #onAbort = (): void => this.#giveUp(this.#signal?.reason);
+  /** The status is known: nothing more is sent. */
   protected ended = false;
   #error: SluiceError | undefined;
-  #onError: ((error: SluiceError) => void) | undefined;
+  #onGiveUp: ((error: SluiceError) => void) | undefined;
 
   constructor(call: GrpcReadable, path: string, signal: AbortSignal | undefined) {
     this.#call = call;
     this.#path = path;
     this.#signal = signal;
     // Without this listener a cancelled stream would end the process.
-    call.on("error", (error) => this.#fail(fromGrpcError(error)));
-    call.on("end", () => this.#finish());
+    call.on("error", (error) => {
+      this.#error ??= fromGrpcError(error);
+      this.#finish();
+    });
+    call.on("status", () => this.#finish());
     signal?.addEventListener("abort", this.#onAbort, { once: true });
-    if (signal?.aborted === true) this.#abort();
+    if (signal?.aborted === true) this.#onAbort();
   }
   listen(onMessage: (message: Out) => void, onEnd: (error: SluiceError | undefined) => void): void {
-    if (this.#error !== undefined) {
-      onEnd(this.#error);
-      return;
-    }
     let over = false;
-    const end = (error?: SluiceError): void => {
+    const end = (error: SluiceError | undefined): void => {
       if (over) return;
       over = true;
       onEnd(error);
     };
-    this.#onError = end;
+    this.#onGiveUp = end;
+    if (this.#error !== undefined) {
+      end(this.#error);
+      return;
+    }
     this.#call.on("data", (message: Out) => {
       if (over) return;
       const failure = decodeFailure(message);
       if (failure === undefined) onMessage(message);
-      else this.#malformed(failureCause(failure));
+      else this.#fail(malformed(this.#path, failureCause(failure)));
     });
-    // The status follows the last message; "end" alone does not say whether the call went well.
-    this.#call.on("status", (status) => {
-      if (status.code === 0) end();
-    });
+    this.#call.on("end", () => end(this.#error));
   }
   async *[Symbol.asyncIterator](): AsyncGenerator<Out, void, undefined> {
-    if (this.#error !== undefined) throw this.#error;
-    const failed = Promise.withResolvers<never>();
-    failed.promise.catch(() => undefined);
-    this.#onError = failed.reject;
-    const iterator = (this.#call as unknown as Readable).iterator({ destroyOnReturn: false }) as AsyncIterator<Out, void>;
+    const reader = new MessageReader<Out>(this.#call as unknown as Readable);
+    this.#onGiveUp = (error) => reader.fail(error);
     try {
       for (;;) {
-        const next = await Promise.race([iterator.next(), failed.promise]);
-        if (next.done === true) return;
+        const next = await reader.next();
+        if (next.done === true) break;
         const failure = decodeFailure(next.value);
-        if (failure !== undefined) this.#malformed(failureCause(failure));
-        if (this.#error !== undefined) throw this.#error;
-        yield next.value;
+        if (failure !== undefined) this.#fail(malformed(this.#path, failureCause(failure)));
+        else yield next.value;
       }
-    } catch (error) {
-      throw this.#error ?? fromGrpcError(error);
+      if (this.#error !== undefined) throw this.#error;
     } finally {
       if (!this.ended) this.cancel();
     }
@@ -94,30 +95,27 @@ class Responses<Out> implements ClientResponses<Out> {
     this.#call.resume();
   }
   cancel(): void {
-    this.#fail(new SluiceError("CANCELLED", `${this.#path}: given up by the caller`));
-    this.#call.cancel();
+    this.#giveUp(undefined);
   }
-  #abort(): void {
-    const reason: unknown = this.#signal?.reason;
+  #giveUp(reason: unknown): void {
     const late = typeof reason === "object" && reason !== null && "code" in reason && reason.code === "TIMED_OUT";
     this.#fail(new SluiceError(late ? "TIMED_OUT" : "CANCELLED", `${this.#path}: given up by the caller`, { cause: reason }));
-    this.#call.cancel();
-  }
-  #malformed(cause: unknown): void {
-    this.#fail(new SluiceError("VERSION_MISMATCH", `${this.#path}: the reply is not a valid message`, { cause }));
-    this.#call.cancel();
   }
   #fail(error: SluiceError): void {
-    if (this.#error !== undefined || this.ended) return;
-    this.#error = error;
+    if (this.#error === undefined) {
+      this.#error = error;
+      this.#onGiveUp?.(error);
+    }
     this.#finish();
-    this.#onError?.(error);
+    this.#call.cancel();
   }
   #finish(): void {
     this.ended = true;
     this.#signal?.removeEventListener("abort", this.#onAbort);
   }
 }
+const malformed = (path: string, cause: unknown): SluiceError =>
+  new SluiceError("VERSION_MISMATCH", `${path}: the reply is not a valid message`, { cause });
 
 class Duplex<In, Out> extends Responses<Out> implements ClientDuplex<In, Out> {
   readonly #out: Writable;

@@ -32,14 +32,14 @@ type Caller<S extends DescService, M extends keyof S["method"], C, K = S["method
     : K extends "client_streaming"
       ? (requests: AsyncIterable<RequestOut<S, M, C>>, options: CallOptions) => Promise<ResponseIn<S, M, C>>
       : (options: CallOptions) => ClientDuplex<RequestOut<S, M, C>, ResponseIn<S, M, C>>;
-export type RpcClient<S extends DescService, C = Record<never, never>> = { readonly [M in keyof S["method"]]: Caller<S, M, C> } & {
+export type RpcClient<S extends DescService, C = CodecsOf<S>> = { readonly [M in keyof S["method"]]: Caller<S, M, C> } & {
   readonly channel: RpcChannel;
   /** Closes the channel when the client made it, and nothing when the channel was handed in. */
   close(): void;
 };
 
 /** A typed client of one service. `target` is a channel to share, or an address to open one of its own. */
-export function createRpcClient<S extends DescService, const C extends CodecsOf<S> = Record<never, never>>(
+export function createRpcClient<S extends DescService, const C extends CodecsOf<S> = CodecsOf<S>>(
   service: S,
   target: RpcChannel | string,
   options: RpcChannelOptions & { readonly codecs?: C } = {},
@@ -131,12 +131,12 @@ function answer<Call extends { cancel(): void }>(
   signal?.addEventListener("abort", onAbort, { once: true });
   return { call, value };
 }
-export function cancelled(path: string, signal: AbortSignal | undefined): SluiceError {
+function cancelled(path: string, signal: AbortSignal | undefined): SluiceError {
   const reason: unknown = signal?.reason;
   const known = typeof reason === "object" && reason !== null && "code" in reason && reason.code === "TIMED_OUT";
   return new SluiceError(known ? "TIMED_OUT" : "CANCELLED", `${path}: given up by the caller`, { cause: reason });
 }
-export const malformedReply = (path: string, cause: unknown): SluiceError =>
+const malformedReply = (path: string, cause: unknown): SluiceError =>
   new SluiceError("VERSION_MISMATCH", `${path}: the reply is not a valid message`, { cause });
 
 async function unary(grpc: Client, channel: RpcChannel, definition: Definition, request: unknown, options: CallOptions): Promise<unknown> {

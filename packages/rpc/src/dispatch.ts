@@ -107,7 +107,7 @@ function serverStreaming(d: Dispatch, reg: MethodRegistration): handleServerStre
       const out = new ServerResponseStream<unknown>(call as unknown as Writable, context);
       const request: unknown = decoded(call.request, context.path);
       const handler = reg.handler as AnyHandler | { stream: AnyHandler };
-      if (typeof handler !== "function") return handler.stream(request, out, context);
+      if (typeof handler !== "function") return Promise.race([handler.stream(request, out, context), untilEnd(context)]);
       return writeAll(handler(request, context) as AsyncIterable<unknown>, out, context);
     };
     execute(d, reg, call, run, (error) => endStream(call, error));

@@ -1,7 +1,7 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { anyPack, anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Metadata, type ServiceError, status as grpcStatus, type StatusObject } from "@grpc/grpc-js";
-import { type ErrorCode, errorCatalogue, type GrpcStatusName, isSluiceError, SluiceError } from "@sluice/core/model";
+import { type ErrorCode, errorCatalogue, isSluiceError, SluiceError } from "@sluice/core/model";
 import { ErrorInfoSchema, RetryInfoSchema } from "./gen/google/rpc/error_details_pb.ts";
 import { StatusSchema } from "./gen/google/rpc/status_pb.ts";
 
@@ -11,8 +11,6 @@ const DETAILS_KEY = "grpc-status-details-bin";
 const DOMAIN = "sluice";
 const MESSAGE_CHARS_MAX = 1_024;
 const DETAILS_BYTES_MAX = 8 * 1_024;
-
-const numberOf = (name: GrpcStatusName): number => grpcStatus[name];
 
 /** A SluiceError becomes its status with ErrorInfo (reason = code); anything else INTERNAL, and its text stays here. */
 export function toStatus(error: unknown): StatusObject {
@@ -34,7 +32,7 @@ export function toStatus(error: unknown): StatusObject {
     const retryDelay = { seconds: BigInt(Math.floor(throttleMs / 1_000)), nanos: Math.round((throttleMs % 1_000) * 1e6) };
     details.push(anyPack(RetryInfoSchema, create(RetryInfoSchema, { retryDelay })));
   }
-  const number = numberOf(entry.grpc);
+  const number = grpcStatus[entry.grpc];
   const metadata = new Metadata();
   metadata.set(DETAILS_KEY, Buffer.from(toBinary(StatusSchema, create(StatusSchema, { code: number, message, details }))));
   return { code: number, details: message, metadata };
@@ -76,7 +74,7 @@ function readErrorInfo(metadata: Metadata | undefined): { code: ErrorCode; throt
 }
 
 /** A status without ErrorInfo comes from grpc-js itself, a proxy on the way, or another implementation. */
-function codeOfBareStatus(code: number, details: string): ErrorCode {
+function codeOfBareStatus(code: grpcStatus, details: string): ErrorCode {
   switch (code) {
     case grpcStatus.CANCELLED:
       return "CANCELLED";

@@ -41,7 +41,7 @@ type Handler<S extends DescService, M extends keyof S["method"], C, K = S["metho
       : | ((requests: AsyncIterable<RequestIn<S, M, C>>, context: CallContext) => AsyncIterable<ResponseOut<S, M, C>>)
         | { stream(call: DuplexStream<RequestIn<S, M, C>, ResponseOut<S, M, C>>, context: CallContext): Promise<void> };
 
-export type Handlers<S extends DescService, C = Record<never, never>> = { readonly [M in keyof S["method"]]: Handler<S, M, C> };
+export type Handlers<S extends DescService, C = CodecsOf<S>> = { readonly [M in keyof S["method"]]: Handler<S, M, C> };
 
 /** A service with its handlers, ready to be served. */
 export interface ServiceRegistration {
@@ -56,7 +56,7 @@ export interface MethodRegistration {
 }
 
 /** Joins an access table and the handlers of the same service. Throws when a handler is missing. */
-export function implement<S extends DescService, const C extends CodecsOf<S> = Record<never, never>>(
+export function implement<S extends DescService, const C extends CodecsOf<S> = CodecsOf<S>>(
   access: ServiceAccess<S>,
   handlers: Handlers<S, C>,
   options: { readonly codecs?: C } = {},

@@ -3,6 +3,7 @@ import { SluiceError } from "@sluice/core/model";
 import { decodeFailure, failureCause } from "./codec.ts";
 import type { ServerCallContext } from "./context.ts";
 import type { DuplexStream, ResponseStream } from "./implement.ts";
+import { MessageReader } from "./message-reader.ts";
 
 /** A message as the handler gets it; throws INVALID_ARGUMENT when it could not be decoded. */
 export function decoded<T>(message: T, path: string): T {
@@ -16,17 +17,10 @@ export function decoded<T>(message: T, path: string): T {
  * mistake half of a stream for all of it. Leaving the loop early does not destroy the call.
  */
 export async function* requests<T>(call: Readable, context: ServerCallContext): AsyncGenerator<T, void, undefined> {
-  const iterator = call.iterator({ destroyOnReturn: false }) as AsyncIterator<T, void>;
-  const ended = Promise.withResolvers<never>();
-  ended.promise.catch(() => undefined);
-  context.onEnd(ended.reject);
+  const reader = new MessageReader<T>(call);
+  context.onEnd((reason) => reader.fail(reason));
   for (;;) {
-    let next: IteratorResult<T, void>;
-    try {
-      next = await Promise.race([iterator.next(), ended.promise]);
-    } catch (error) {
-      throw context.ended ?? error;
-    }
+    const next = await reader.next();
     if (context.ended !== undefined) throw context.ended;
     if (next.done === true) return;
     yield decoded(next.value, context.path);
@@ -100,23 +94,24 @@ export class ServerDuplexStream<In, Out> extends ServerResponseStream<Out> imple
 /** Writes an iterable with back-pressure until it ends or the call does; the iterable's `return` runs in both cases. */
 export async function writeAll<Out>(source: AsyncIterable<Out>, out: ServerResponseStream<Out>, context: ServerCallContext): Promise<void> {
   const iterator = source[Symbol.asyncIterator]();
-  const ended = Promise.withResolvers<never>();
-  ended.promise.catch(() => undefined);
-  const onAbort = (): void => ended.reject(context.ended);
-  context.signal.addEventListener("abort", onAbort, { once: true });
-  if (context.ended !== undefined) onAbort();
+  let giveUp: ((reason: unknown) => void) | undefined;
+  context.onEnd((reason) => giveUp?.(reason));
+  // A promise of its own for each message: one shared "ended" promise would collect a reaction per message.
+  const take = (): Promise<IteratorResult<Out, unknown>> =>
+    new Promise((resolve, reject) => {
+      giveUp = reject;
+      iterator.next().then(resolve, reject);
+    });
   try {
     for (;;) {
-      const next = await Promise.race([iterator.next(), ended.promise]);
+      if (context.ended !== undefined) throw context.ended;
+      const next = await take();
       if (next.done === true) return;
       if (!out.write(next.value)) await out.drained();
-      if (context.ended !== undefined) throw context.ended;
     }
   } catch (error) {
     // Not awaited: a generator that hangs in its own wait must not keep the call.
-    void iterator.return?.()?.then(undefined, () => undefined);
+    iterator.return?.()?.then(undefined, () => undefined);
     throw error;
-  } finally {
-    context.signal.removeEventListener("abort", onAbort);
   }
 }

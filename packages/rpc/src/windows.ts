@@ -43,7 +43,9 @@ export function applyTransportSettings(server: Server, settings: TransportSettin
     hidden.createHttp2Server = (credentials) => {
       const http2Server = original.call(server, credentials);
       http2Server.maxConnections = settings.connectionsMax;
-      http2Server.on("session", (session: ServerHttp2Session) => session.setLocalWindowSize(settings.windowBytes));
+      http2Server.on("session", (session: ServerHttp2Session) => {
+        if (!session.destroyed) session.setLocalWindowSize(settings.windowBytes);
+      });
       return http2Server;
     };
   }
