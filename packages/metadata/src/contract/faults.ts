@@ -144,7 +144,6 @@ export function faultCases(run: RunCase): void {
         expect(text(entry?.value ?? bytes("")).split(" ")[0]).toBe("400");
         expect((await store.list(`${prefix}done/`)).entries).toHaveLength(400);
       }),
-      60_000,
     );
   });
 }
@@ -180,7 +179,6 @@ export function watchFaultCases(run: RunCase): void {
         expect(log.lines()).toEqual(expected);
         await log.stop();
       }),
-      60_000,
     );
 
     test(
@@ -217,7 +215,6 @@ export function watchFaultCases(run: RunCase): void {
         expect(versions).toEqual(Array.from({ length: entry?.version ?? 0 }, (_, i) => i + 1));
         await log.stop();
       }),
-      60_000,
     );
 
     test(

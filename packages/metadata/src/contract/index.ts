@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe } from "@jest/globals";
+import { afterAll, beforeAll, describe, jest } from "@jest/globals";
 import { faultCases, leaseFaultCases, restartCases, watchFaultCases } from "./faults.ts";
 import type { RunCase } from "./helpers.ts";
 import { leaseCases } from "./leases.ts";
@@ -8,12 +8,15 @@ import { compactionCases, watchCases } from "./watches.ts";
 
 export type { MetadataContractFaults, MetadataContractServer, MetadataContractSubject } from "./subject.ts";
 
+const CASE_TIMEOUT_MS = 60_000;
+
 /**
  * The port's promises as tests. Every adapter goes through all of them; those about a network, a server that dies or hangs, and
  * connections that break run for subjects that have `faults: true`.
  */
 export function describeMetadataStoreContract(subject: MetadataContractSubject, options: { readonly faults: boolean }): void {
   describe(`metadata store contract: ${subject.name}`, () => {
+    jest.setTimeout(CASE_TIMEOUT_MS);
     let server: MetadataContractServer | undefined;
     let cases = 0;
     beforeAll(async () => {

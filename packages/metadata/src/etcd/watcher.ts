@@ -1,5 +1,5 @@
 import { type ServiceError } from "@grpc/grpc-js";
-import { SluiceError, timers } from "@sluice/core/model";
+import { isSluiceError, SluiceError, timers } from "@sluice/core/model";
 import type { Logger } from "@sluice/runtime";
 import type { WatchBatch, WatchEvent } from "../port.ts";
 import { refusal, requireLeader } from "./calls.ts";
@@ -78,6 +78,7 @@ async function* readStream(
     }
     return "the stream ended";
   } catch (error) {
+    if (isSluiceError(error)) throw error;
     const { code, details } = error as ServiceError;
     if (code === undefined) throw error;
     const refused = stop.aborted ? undefined : refusal({ reason: "status", status: code, details });
