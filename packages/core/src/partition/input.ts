@@ -1,13 +1,6 @@
 import type { BatchHeader } from "../log/index.ts";
 import type { Incarnation, InstanceId, MemberId, PartitionState, SegmentRecord } from "../model/index.ts";
-import type {
-  CreateAnswer,
-  FenceAnswer,
-  RebuildAnswer,
-  RecoveryAppendAnswer,
-  RecoveryReadAnswer,
-  SealAnswer,
-} from "../replica/index.ts";
+import type { CreateAnswer, FenceAnswer, RebuildAnswer, RecoveryAppendAnswer, RecoveryReadAnswer, SealAnswer } from "../replica/index.ts";
 
 /**
  * What a partition machine is told. Offsets are inclusive everywhere (`committed` is the last committed offset, Kafka's high watermark is
@@ -196,4 +189,3 @@ export interface TickInput {
   readonly kind: "tick";
   readonly wallMs: number;
 }
-

@@ -1,5 +1,6 @@
 import type { ChainHash } from "../log/index.ts";
 import type {
+  Epoch,
   InstanceId,
   MemberId,
   PartitionId,
@@ -11,7 +12,7 @@ import type {
 } from "../model/index.ts";
 import type { ProducerTable } from "../producer/index.ts";
 import type { FenceAnswer } from "../replica/index.ts";
-import type { MetaTxnEffect, StepDownReason } from "./effect.ts";
+import type { AppendTarget, MetaTxnEffect, StepDownReason } from "./effect.ts";
 import type { CandidateNode, PartitionConfig } from "./input.ts";
 
 /** Acknowledge at two copies, whether the segment has two members or three. */
@@ -67,7 +68,7 @@ export interface PendingBatch {
   readonly maxTimestampMs: number;
   readonly wallMs: number;
   deadlineMs: number;
-  /** When it last went to the replicas; 0 = not yet. */
+  /** When it last went to the replicas; -1 = not yet. */
   sentMs: number;
   /** Bytes admitted up to and with this batch, over the life of the ownership: differences are lag. */
   readonly position: number;
@@ -130,6 +131,8 @@ export interface ActiveSegment {
   /** Highest committed mark that every live member was sent. */
   lacSent: number;
   lastSendMs: number;
+  /** Members that appends go to now: live, link up. */
+  targets: AppendTarget[];
 }
 
 /** A5/F3: the next segment being created on storage nodes. */
@@ -138,9 +141,18 @@ export interface Creation {
   readonly base: number;
   readonly nonce: string;
   readonly producers: Uint8Array;
-  readonly members: { readonly replica: ReplicaId; call: number; status: "asked" | "made" | "failed"; segmentNumber: number; deadlineMs: number }[];
+  readonly members: {
+    readonly replica: ReplicaId;
+    call: number;
+    status: "asked" | "made" | "failed";
+    segmentNumber: number;
+    deadlineMs: number;
+  }[];
   /** Nodes that failed this creation. */
   readonly avoid: Set<MemberId>;
+  /** Fewer than two nodes can be had. */
+  starved: boolean;
+  done: boolean;
   retryAtMs: number;
   attempts: number;
 }
@@ -156,6 +168,8 @@ export interface RecoveryMember {
   last: number;
   /** Its chain hash was compared up to the end, or up to its own last. */
   agrees: boolean;
+  /** Recovery has appended to it: `answer` is older than the copy. */
+  copied: boolean;
 }
 /** Bringing one member from its last to the end: first read and compare, then append. */
 export interface CopyTask {
@@ -181,6 +195,8 @@ export interface Recovery {
   reference: number;
   task: CopyTask | undefined;
   rebuild: RebuildTask | undefined;
+  /** Reading the producers out of an object. */
+  producersCall: number;
   alarmed: boolean;
   startedMs: number;
 }
@@ -189,7 +205,6 @@ export interface RebuildTask {
   readonly replica: ReplicaId;
   call: number;
   next: number;
-  started: boolean;
   deadlineMs: number;
 }
 
@@ -203,6 +218,8 @@ export interface PendingTxn {
   /** 0 = waiting for the answer. */
   retryAtMs: number;
   attempts: number;
+  /** Mutant M28 alone: the read that is to settle it. */
+  settleCall: number;
 }
 
 export type RollReason = "size" | "age" | "slow" | "timeout" | "link" | "io" | "third" | "disk" | "operator" | "refused" | "gap";
@@ -229,6 +246,8 @@ export interface SealTask {
   readonly replica: ReplicaId;
   readonly segment: SegmentId;
   readonly end: number;
+  /** Whose transaction published the end. */
+  readonly epoch: Epoch;
   call: number;
   deadlineMs: number;
   tries: number;
@@ -242,7 +261,7 @@ export interface Reading {
   deadlineMs: number;
   releasingSinceMs: number;
 }
-/** A3: the transaction is in `txn`. */
+/** A3 (or giving the partition back before it was open): the transaction is in `txn`. */
 export interface Claiming {
   readonly kind: "claiming";
 }
@@ -291,7 +310,6 @@ export interface Partition {
   nextK: number;
   pipeline: Pipeline;
   producers: ProducerTable;
-  fenceToken: number;
   nextOffset: number;
   committed: number;
   logStart: number;
@@ -300,15 +318,17 @@ export interface Partition {
   readonly avoidUntil: Map<MemberId, number>;
   leaseUntilMs: number;
   rollsInRow: number;
+  /** Rolls away from a member wait until then. */
+  nextRollMs: number;
   lastRollMs: number;
   barrierNumber: number;
-  barrierSent: number;
+  /** When the barrier of number barrierNumber went out; 0 = it has been answered. */
+  barrierSentMs: number;
   barriers: BarrierWait[];
   callCounter: number;
   nonceCounter: number;
   random: number;
   armedAtMs: number;
-  lastTickDueMs: number;
   wallMs: number;
   wallAtMs: number;
   lastProbeMs: number;

@@ -1,0 +1,66 @@
+import type { Effect } from "./effect.ts";
+import type { BarrierInput } from "./input.ts";
+import { ensureTimer } from "./machine.ts";
+import { QUORUM } from "./state.ts";
+import type { Partition, Serving } from "./state.ts";
+
+/**
+ * Latest offset: an empty append that QUORUM members accept after the question arrived proves that no newer owner has fenced this one, so the
+ * committed mark covers everything acknowledged before the question. One barrier answers all that wait; those that come while
+ * it is under way wait for the next.
+ */
+const BARRIERS_WAITING_MAX = 10_000;
+const EMPTY = new Uint8Array(0);
+
+export function onBarrier(p: Partition, input: BarrierInput, now: number, out: Effect[]): void {
+  const refuse = (code: "NOT_OWNER" | "PARTITION_RECOVERING" | "OVERLOADED"): void => {
+    out.push({ kind: "barrierReply", requestId: input.requestId, code, committed: -1, logStart: p.logStart });
+  };
+  if (p.role.kind === "idle") return refuse("NOT_OWNER");
+  if (p.role.kind !== "serving") return refuse("PARTITION_RECOVERING");
+  if (p.barriers.length >= BARRIERS_WAITING_MAX) return refuse("OVERLOADED");
+  p.barriers.push({ requestId: input.requestId, deadlineMs: input.deadlineMs, number: p.barrierNumber + 1 });
+  if (p.barrierSentMs === 0) sendBarrier(p, p.role, now, out);
+  ensureTimer(p, now + p.options.timers.lacFlushMs, out);
+}
+
+/** Sends the next barrier; on a frozen segment it waits for the next segment. */
+export function sendBarrier(p: Partition, role: Serving, now: number, out: Effect[]): void {
+  if (role.active.frozen) return;
+  p.barrierNumber++;
+  p.barrierSentMs = now;
+  sendEmpty(p, role, p.barrierNumber, now, out);
+}
+
+/** An append without batches: a barrier, a probe, or the flush of the committed mark to the members. */
+export function sendEmpty(p: Partition, role: Serving, barrier: number, now: number, out: Effect[]): void {
+  const { active } = role;
+  const firstUnsent = p.pipeline.items[p.pipeline.unsent - p.pipeline.from];
+  const next = firstUnsent === undefined ? p.nextOffset : firstUnsent.first;
+  out.push({
+    kind: "sendAppend",
+    targets: active.targets,
+    epoch: active.segment.epoch,
+    base: active.base,
+    firstOffset: next,
+    lastOffset: next - 1,
+    lac: p.committed,
+    barrier,
+    payload: EMPTY,
+  });
+  active.lacSent = p.committed;
+  p.lastProbeMs = now;
+}
+
+export function settleBarriers(p: Partition, role: Serving, now: number, out: Effect[]): void {
+  let accepted = 0;
+  for (const slot of role.active.slots) if (slot.barrier >= p.barrierNumber) accepted++;
+  if (accepted < QUORUM || p.barrierSentMs === 0) return;
+  p.barrierSentMs = 0;
+  const waiting = p.barriers;
+  p.barriers = waiting.filter((b) => b.number > p.barrierNumber);
+  for (const b of waiting)
+    if (b.number <= p.barrierNumber)
+      out.push({ kind: "barrierReply", requestId: b.requestId, code: undefined, committed: p.committed, logStart: p.logStart });
+  if (p.barriers.length > 0) sendBarrier(p, role, now, out);
+}

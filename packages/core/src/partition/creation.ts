@@ -1,0 +1,154 @@
+import { errorCodeOf } from "../model/index.ts";
+import type { SegmentId } from "../model/index.ts";
+import { chooseReplicas } from "../placement/replicas.ts";
+import { submitPublish } from "./acquire.ts";
+import type { Effect, SuspectReason } from "./effect.ts";
+import type { CandidateNode, ControlAnswer } from "./input.ts";
+import { alarm, avoid, control, draw, epochOf, log, nextNonce, stepDown } from "./machine.ts";
+import { creationStarved, submitRoll, tryFreeze } from "./roll.ts";
+import { QUORUM } from "./state.ts";
+import type { Creation, Partition } from "./state.ts";
+
+/**
+ * A5 and F3: the next segment is created on three nodes; one that fails is replaced; with no third node alive two will do (unless the topic
+ * demands three). Nothing hangs on copies that end up unused: they are dropped by the node's own rule.
+ */
+const COPIES = 3;
+const RETRY_MS_FACTOR = 2;
+type Member = Creation["members"][number];
+
+export function startCreation(p: Partition, base: number, producers: Uint8Array, now: number, out: Effect[]): void {
+  const segment: SegmentId = { epoch: epochOf(p), k: p.nextK++ };
+  const creation: Creation = {
+    segment,
+    base,
+    nonce: nextNonce(p),
+    producers,
+    members: [],
+    avoid: new Set(),
+    starved: false,
+    done: false,
+    retryAtMs: 0,
+    attempts: 0,
+  };
+  p.creation = creation;
+  advance(p, creation, now, out);
+}
+
+const wanted = (p: Partition): number => (p.config.strictThreeCopies ? COPIES : QUORUM);
+
+/** Nodes to choose from: the good ones; when those are too few, also suspects, since a suspect may be merely slow. */
+function pool(p: Partition, creation: Creation, have: number, now: number): CandidateNode[] {
+  const usable = p.nodes.filter((n) => !creation.avoid.has(n.node) && !creation.members.some((m) => m.replica.node === n.node));
+  const good = usable.filter((n) => !n.suspect && (p.avoidUntil.get(n.node) ?? 0) <= now);
+  return have + good.length >= wanted(p) ? good : usable;
+}
+/** How many nodes a new segment could have now without falling back on suspects. */
+export function goodNodes(p: Partition, now: number): number {
+  let n = 0;
+  for (const node of p.nodes) if (!node.suspect && (p.avoidUntil.get(node.node) ?? 0) <= now) n++;
+  return n;
+}
+export const nodesWanted = wanted;
+
+function advance(p: Partition, creation: Creation, now: number, out: Effect[]): void {
+  const have = creation.members.filter((m) => m.status !== "failed");
+  const candidates = pool(p, creation, have.length, now);
+  const chosen = chooseReplicas(candidates, {
+    count: COPIES - have.length,
+    have: p.nodes.filter((n) => have.some((m) => m.replica.node === n.node)),
+    random: () => draw(p),
+  });
+  for (const node of chosen) ask(p, creation, node, now, out);
+  const made = creation.members.filter((m) => m.status === "made").length;
+  const asked = creation.members.filter((m) => m.status === "asked").length;
+  if (asked > 0) return;
+  if (made >= wanted(p)) {
+    creation.done = true;
+    log(p, out, "segment.created", { base: creation.base, k: creation.segment.k, copies: made });
+    return creationDone(p, now, out);
+  }
+  if (!creation.starved) alarm(out, "notEnoughNodes", `${made} of ${wanted(p)} storage nodes for a new segment`);
+  creation.starved = true;
+  creation.retryAtMs = now + RETRY_MS_FACTOR * p.options.timers.metadataRetryMs;
+  creationStarved(p, now, out);
+}
+
+function ask(p: Partition, creation: Creation, node: CandidateNode, now: number, out: Effect[]): void {
+  const { appendTimeoutMs } = p.options.timers;
+  const replica = { node: node.node, incarnation: node.incarnation };
+  const request = {
+    partition: p.options.partition,
+    segment: creation.segment,
+    base: creation.base,
+    incarnation: node.incarnation,
+    nonce: creation.nonce,
+    producers: creation.producers,
+  };
+  const call = control(p, replica, { kind: "create", request }, appendTimeoutMs, out);
+  creation.members.push({ replica, call, status: "asked", segmentNumber: 0, deadlineMs: now + appendTimeoutMs });
+}
+
+export function creationDone(p: Partition, now: number, out: Effect[]): void {
+  if (p.role.kind === "opening") return submitPublish(p, p.role, now, out);
+  if (p.role.kind !== "serving" || p.role.roll === undefined) return;
+  if (p.role.roll.step === "quiesce") tryFreeze(p, p.role, now, out);
+  else submitRoll(p, p.role, now, out);
+}
+
+/** True when the answer belonged to the creation under way. */
+export function onCreateAnswer(p: Partition, call: number, result: ControlAnswer, now: number, out: Effect[]): boolean {
+  const { creation } = p;
+  const member = creation?.members.find((m) => m.call === call && m.status === "asked");
+  if (creation === undefined || member === undefined || creation.done) return false;
+  if (result.kind === "create" && result.answer.code === 0) {
+    member.status = "made";
+    member.segmentNumber = result.answer.segmentNumber;
+  } else {
+    const code = result.kind === "create" ? errorCodeOf(result.answer.code) : undefined;
+    if (code === "STALE_EPOCH") {
+      stepDown(p, "stale", out);
+      return true;
+    }
+    const reason: SuspectReason =
+      result.kind === "failed" ? result.failure : code === "WRONG_INCARNATION" ? "incarnation" : code === "IO_FAILED" ? "io" : "refused";
+    failed(p, creation, member, reason, now, out);
+  }
+  advance(p, creation, now, out);
+  return true;
+}
+function failed(p: Partition, creation: Creation, member: Member, reason: SuspectReason, now: number, out: Effect[]): void {
+  member.status = "failed";
+  creation.avoid.add(member.replica.node);
+  avoid(p, member.replica.node, now);
+  out.push({ kind: "reportSuspect", node: member.replica.node, reason });
+}
+
+export function tickCreation(p: Partition, now: number, out: Effect[]): void {
+  const { creation } = p;
+  if (creation === undefined || creation.done) return;
+  let changed = false;
+  for (const member of creation.members)
+    if (member.status === "asked" && now >= member.deadlineMs) {
+      failed(p, creation, member, "timeout", now, out);
+      changed = true;
+    }
+  if (creation.starved && now >= creation.retryAtMs) retry(creation);
+  else if (!changed) return;
+  advance(p, creation, now, out);
+}
+/** All over, with every node allowed again: a create with the same nonce succeeds where it had succeeded. */
+function retry(creation: Creation): void {
+  creation.attempts++;
+  creation.starved = false;
+  creation.avoid.clear();
+  const kept = creation.members.filter((m) => m.status !== "failed");
+  creation.members.splice(0, creation.members.length, ...kept);
+}
+/** New nodes may end a wait for nodes. */
+export function onNodesChanged(p: Partition, now: number, out: Effect[]): void {
+  const { creation } = p;
+  if (creation === undefined || creation.done || !creation.starved) return;
+  retry(creation);
+  advance(p, creation, now, out);
+}

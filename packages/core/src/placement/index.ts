@@ -1,0 +1,3 @@
+export * from "./liveness.ts";
+export * from "./partitions.ts";
+export * from "./replicas.ts";

@@ -1,0 +1,3 @@
+export * from "./sequence.ts";
+export * from "./snapshot.ts";
+export * from "./table.ts";

@@ -1,0 +1,116 @@
+import { readInt16, readInt32, readInt64, readUint32, writeInt16, writeInt32, writeInt64 } from "../log/bytes.ts";
+import { SluiceError, limits } from "../model/index.ts";
+import { advanceProducers, createProducers } from "./table.ts";
+import type { ProducerBatch, ProducerEntry, ProducerTable, RememberedBatch } from "./table.ts";
+
+/**
+ * Producer snapshot, version 1. Big-endian. Travels in Create, Fence and Rebuild and is stored in segment objects.
+ *
+ *   at  bytes  field
+ *    0    1    version (1)
+ *    1    3    zero
+ *    4    8    fence token, -1 = none
+ *   12    4    number of producers
+ *   16         producers, least recently used first:
+ *      8  id     2  epoch     8  last append time (ms since 1970)     1  number of batches (0 to 255)
+ *      then per batch, oldest first:  4 first sequence   4 last sequence   8 first offset   8 last offset
+ *
+ * At most `limits.producerSnapshotBytesMax`: when there are more, the least recently used producers are left out.
+ * A snapshot of no bytes at all means "not known", which is not the same as "no producers".
+ */
+const VERSION = 1;
+const HEADER_BYTES = 16;
+const PRODUCER_BYTES = 19;
+const BATCH_BYTES = 24;
+
+/** `inFlight`: batches in flight count as stored, for a segment that starts after them. */
+export interface EncodeOptions {
+  readonly inFlight?: boolean;
+}
+
+const batchesOf = (entry: ProducerEntry, withInFlight: boolean): { epoch: number; batches: readonly RememberedBatch[] } => {
+  const newest = withInFlight ? entry.inFlight[entry.inFlight.length - 1] : undefined;
+  if (newest === undefined) return { epoch: entry.epoch, batches: entry.batches };
+  const flying = entry.inFlight.filter((b) => b.epoch === newest.epoch);
+  const all = newest.epoch === entry.epoch ? [...entry.batches, ...flying] : flying;
+  return { epoch: newest.epoch, batches: all.slice(-limits.producerBatchesRemembered) };
+};
+
+export function encodeProducers(table: ProducerTable, options: EncodeOptions = {}): Uint8Array {
+  const chosen: { entry: ProducerEntry; epoch: number; batches: readonly RememberedBatch[] }[] = [];
+  let total = HEADER_BYTES;
+  for (const entry of table.entries.values()) {
+    const { epoch, batches } = batchesOf(entry, options.inFlight === true);
+    if (batches.length === 0 && entry.inFlight.length > 0) continue; // known by what is in flight alone
+    chosen.push({ entry, epoch, batches });
+    total += PRODUCER_BYTES + batches.length * BATCH_BYTES;
+  }
+  let skip = 0;
+  while (total > limits.producerSnapshotBytesMax) total -= PRODUCER_BYTES + (chosen[skip++]?.batches.length ?? 0) * BATCH_BYTES;
+  const bytes = new Uint8Array(total);
+  bytes[0] = VERSION;
+  writeInt64(bytes, 4, table.fenceToken);
+  writeInt32(bytes, 12, chosen.length - skip);
+  let at = HEADER_BYTES;
+  for (const { entry, epoch, batches } of chosen.slice(skip)) {
+    writeInt64(bytes, at, entry.id);
+    writeInt16(bytes, at + 8, epoch);
+    writeInt64(bytes, at + 10, entry.lastAppendMs);
+    bytes[at + 18] = batches.length;
+    at += PRODUCER_BYTES;
+    for (const b of batches) {
+      writeInt32(bytes, at, b.firstSequence);
+      writeInt32(bytes, at + 4, b.lastSequence);
+      writeInt64(bytes, at + 8, b.firstOffset);
+      writeInt64(bytes, at + 16, b.lastOffset);
+      at += BATCH_BYTES;
+    }
+  }
+  return bytes;
+}
+
+const malformed = (what: string): SluiceError => new SluiceError("MALFORMED_FRAME", `producer snapshot: ${what}`);
+
+/** Throws MALFORMED_FRAME on bytes that are no snapshot (no bytes at all included) and on an unknown version. */
+export function decodeProducers(bytes: Uint8Array, producersMax: number = limits.producersPerPartitionMax): ProducerTable {
+  if (bytes.length > limits.producerSnapshotBytesMax) throw malformed(`${bytes.length} bytes are over the limit`);
+  if (bytes.length < HEADER_BYTES) throw malformed("cut off");
+  if (bytes[0] !== VERSION) throw malformed(`version ${String(bytes[0])} is not known`);
+  const table = createProducers(producersMax);
+  table.fenceToken = readInt64(bytes, 4);
+  const count = readUint32(bytes, 12);
+  let at = HEADER_BYTES;
+  for (let i = 0; i < count; i++) {
+    if (at + PRODUCER_BYTES > bytes.length) throw malformed("cut off");
+    const id = readInt64(bytes, at);
+    const epoch = readInt16(bytes, at + 8);
+    const lastAppendMs = readInt64(bytes, at + 10);
+    const batchCount = bytes[at + 18] as number;
+    at += PRODUCER_BYTES;
+    if (at + batchCount * BATCH_BYTES > bytes.length) throw malformed("cut off");
+    const batches: RememberedBatch[] = [];
+    for (let b = 0; b < batchCount; b++, at += BATCH_BYTES) {
+      const batch = {
+        firstSequence: readInt32(bytes, at),
+        lastSequence: readInt32(bytes, at + 4),
+        firstOffset: readInt64(bytes, at + 8),
+        lastOffset: readInt64(bytes, at + 16),
+      };
+      if (batch.firstSequence < 0 || batch.lastSequence < 0 || batch.firstOffset < 0 || batch.lastOffset < batch.firstOffset)
+        throw malformed(`producer ${id} has an impossible batch`);
+      batches.push(batch);
+    }
+    if (id < 0 || table.entries.has(id)) throw malformed(`producer ${id} is impossible or there twice`);
+    table.entries.set(id, { id, epoch, batches: batches.slice(-limits.producerBatchesRemembered), inFlight: [], lastAppendMs });
+  }
+  if (at !== bytes.length) throw malformed("bytes after its end");
+  return table;
+}
+
+/** The table as the storage node's machine takes it (core/replica `ProducerTables`): one per segment, advanced by batches, given back with a fence. */
+export const producerTables = {
+  decode(snapshot: Uint8Array): { advance(batch: ProducerBatch): void; encode(): Uint8Array } {
+    const table = decodeProducers(snapshot);
+    return { advance: (batch) => advanceProducers(table, batch), encode: () => encodeProducers(table) };
+  },
+};

@@ -1,0 +1,208 @@
+import { limits } from "../model/index.ts";
+import type { ErrorCode } from "../model/index.ts";
+import { isEarlier, lastSequenceOf, nextSequence } from "./sequence.ts";
+
+/** What the table learns from a stored batch. */
+export interface ProducerBatch {
+  readonly firstOffset: number;
+  readonly lastOffset: number;
+  readonly producerId: number;
+  readonly producerEpoch: number;
+  /** Below 0 for control batches, which move the epoch only. */
+  readonly baseSequence: number;
+  /** Broker append time, wall clock. */
+  readonly appendMs: number;
+}
+export interface RememberedBatch {
+  readonly firstSequence: number;
+  readonly lastSequence: number;
+  readonly firstOffset: number;
+  readonly lastOffset: number;
+}
+export interface InFlightBatch extends RememberedBatch {
+  readonly epoch: number;
+}
+/** What is known of one producer in one partition. */
+export interface ProducerEntry {
+  readonly id: number;
+  /** Of the newest stored batch. */
+  epoch: number;
+  /** Stored batches of that epoch, oldest first, at most `limits.producerBatchesRemembered`. */
+  batches: RememberedBatch[];
+  /** Admitted and not yet durable on two nodes, oldest first: never answered as stored, cleared when the attempt dies. */
+  inFlight: InFlightBatch[];
+  lastAppendMs: number;
+}
+/**
+ * The producers of one partition. The owner keeps it beside the log (fed by what is committed), a storage node per segment (fed by batch
+ * headers): nothing of it is written on its own, it is rebuilt from a snapshot and the batches after it. The map's order is that of
+ * use, so that the oldest producer gives way when there are too many; its next batch is then accepted with any sequence, as Kafka does.
+ */
+export interface ProducerTable {
+  readonly entries: Map<number, ProducerEntry>;
+  readonly producersMax: number;
+  /** Highest token of conditional appends; -1 = none. */
+  fenceToken: number;
+  newest: ProducerEntry | undefined;
+}
+
+export const createProducers = (producersMax: number = limits.producersPerPartitionMax): ProducerTable => ({
+  entries: new Map(),
+  producersMax,
+  fenceToken: -1,
+  newest: undefined,
+});
+
+/**
+ * `duplicate`: stored before at `offset`. `inFlight`: the same batch waits for its second copy at `offset`; answer when that one is answered.
+ */
+export type SequenceVerdict =
+  | { readonly kind: "fresh" }
+  | { readonly kind: "duplicate" | "inFlight"; readonly offset: number }
+  | { readonly kind: "refused"; readonly code: ErrorCode };
+const FRESH: SequenceVerdict = { kind: "fresh" };
+const STALE_PRODUCER: SequenceVerdict = { kind: "refused", code: "INVALID_PRODUCER_EPOCH" };
+const GAP: SequenceVerdict = { kind: "refused", code: "OUT_OF_ORDER_SEQUENCE" };
+const LONG_AGO: SequenceVerdict = { kind: "refused", code: "DUPLICATE_SEQUENCE" };
+
+/** Judges a batch of an idempotent producer (id 0 or more) against what is stored and in flight. Changes nothing. */
+export function checkSequence(table: ProducerTable, id: number, epoch: number, firstSequence: number, records: number): SequenceVerdict {
+  const entry = table.entries.get(id);
+  if (entry === undefined) return FRESH;
+  const { inFlight, batches } = entry;
+  const newestInFlight = inFlight[inFlight.length - 1];
+  const currentEpoch = newestInFlight === undefined ? entry.epoch : newestInFlight.epoch;
+  if (epoch < currentEpoch) return STALE_PRODUCER;
+  if (epoch > currentEpoch) return firstSequence === 0 ? FRESH : GAP;
+  const lastSequence = lastSequenceOf(firstSequence, records);
+  for (let i = inFlight.length - 1; i >= 0; i--) {
+    const b = inFlight[i] as InFlightBatch;
+    if (b.epoch === epoch && b.firstSequence === firstSequence && b.lastSequence === lastSequence)
+      return { kind: "inFlight", offset: b.firstOffset };
+  }
+  if (entry.epoch === epoch)
+    for (let i = batches.length - 1; i >= 0; i--) {
+      const b = batches[i] as RememberedBatch;
+      if (b.firstSequence === firstSequence && b.lastSequence === lastSequence) return { kind: "duplicate", offset: b.firstOffset };
+    }
+  const last = newestInFlight ?? batches[batches.length - 1];
+  if (last === undefined) return FRESH;
+  const expected = nextSequence(last.lastSequence);
+  if (firstSequence === expected) return FRESH;
+  return isEarlier(firstSequence, expected) ? LONG_AGO : GAP;
+}
+
+function entryOf(table: ProducerTable, id: number, epoch: number): ProducerEntry {
+  let entry = table.entries.get(id);
+  if (entry === undefined) {
+    entry = { id, epoch, batches: [], inFlight: [], lastAppendMs: 0 };
+    if (table.entries.size >= table.producersMax) evictOldest(table);
+    table.entries.set(id, entry);
+  } else if (table.newest !== entry) {
+    table.entries.delete(id);
+    table.entries.set(id, entry);
+  }
+  table.newest = entry;
+  return entry;
+}
+function evictOldest(table: ProducerTable): void {
+  for (const [id, entry] of table.entries) {
+    if (entry.inFlight.length > 0) continue;
+    table.entries.delete(id);
+    return;
+  }
+}
+
+/** The batch was admitted at `firstOffset`; it counts for sequence checks until it is stored or its attempt dies. */
+export function noteInFlight(
+  table: ProducerTable,
+  id: number,
+  epoch: number,
+  firstSequence: number,
+  records: number,
+  firstOffset: number,
+): void {
+  entryOf(table, id, epoch).inFlight.push({
+    epoch,
+    firstSequence,
+    lastSequence: lastSequenceOf(firstSequence, records),
+    firstOffset,
+    lastOffset: firstOffset + records - 1,
+  });
+}
+
+/**
+ * Takes in a stored batch, in offset order. Batches that the table knows already (a snapshot was taken after them) change nothing, so a snapshot
+ * may be advanced by a run that starts before it.
+ */
+export function advanceProducers(table: ProducerTable, batch: ProducerBatch): void {
+  const { producerId, producerEpoch, baseSequence } = batch;
+  if (producerId < 0) return;
+  const known = table.entries.get(producerId);
+  if (known !== undefined) {
+    const newest = known.batches[known.batches.length - 1];
+    if (newest !== undefined && newest.lastOffset >= batch.lastOffset) return;
+  }
+  const entry = entryOf(table, producerId, producerEpoch);
+  while (entry.inFlight.length > 0 && (entry.inFlight[0] as InFlightBatch).lastOffset <= batch.lastOffset) entry.inFlight.shift();
+  if (producerEpoch !== entry.epoch) {
+    entry.epoch = producerEpoch;
+    entry.batches = [];
+  }
+  entry.lastAppendMs = batch.appendMs;
+  if (baseSequence < 0) return;
+  entry.batches.push({
+    firstSequence: baseSequence,
+    lastSequence: lastSequenceOf(baseSequence, batch.lastOffset - batch.firstOffset + 1),
+    firstOffset: batch.firstOffset,
+    lastOffset: batch.lastOffset,
+  });
+  if (entry.batches.length > limits.producerBatchesRemembered) entry.batches.shift();
+}
+
+/** The attempt died: nothing in flight counts any more. */
+export function dropInFlight(table: ProducerTable): void {
+  for (const [id, entry] of table.entries) {
+    entry.inFlight = [];
+    if (entry.batches.length === 0) forget(table, id);
+  }
+}
+function forget(table: ProducerTable, id: number): void {
+  if (table.newest?.id === id) table.newest = undefined;
+  table.entries.delete(id);
+}
+
+/** Forgets what lies above `lastOffset`: a suffix that recovery or a seal gave up. */
+export function truncateProducers(table: ProducerTable, lastOffset: number): void {
+  for (const [id, entry] of table.entries) {
+    const kept = entry.batches.filter((b) => b.lastOffset <= lastOffset);
+    if (kept.length === entry.batches.length) continue;
+    entry.batches = kept;
+    if (kept.length === 0 && entry.inFlight.length === 0) forget(table, id);
+  }
+}
+
+/** Takes from `from` every producer that it knows better (newer epoch, or later offset within it). */
+export function mergeProducers(into: ProducerTable, from: ProducerTable): void {
+  for (const theirs of from.entries.values()) {
+    const ours = into.entries.get(theirs.id);
+    const lastOf = (e: ProducerEntry): number => e.batches[e.batches.length - 1]?.lastOffset ?? -1;
+    if (ours !== undefined && (ours.epoch > theirs.epoch || (ours.epoch === theirs.epoch && lastOf(ours) >= lastOf(theirs)))) continue;
+    const entry = entryOf(into, theirs.id, theirs.epoch);
+    entry.epoch = theirs.epoch;
+    entry.batches = [...theirs.batches];
+    entry.lastAppendMs = theirs.lastAppendMs;
+  }
+  into.fenceToken = Math.max(into.fenceToken, from.fenceToken);
+}
+
+/** Forgets producers without a batch since `beforeMs` (wall clock). Returns how many. */
+export function expireProducers(table: ProducerTable, beforeMs: number): number {
+  let expired = 0;
+  for (const [id, entry] of table.entries) {
+    if (entry.lastAppendMs >= beforeMs || entry.inFlight.length > 0) continue;
+    forget(table, id);
+    expired++;
+  }
+  return expired;
+}
