@@ -1,6 +1,6 @@
 import { describe, expect, test } from "@jest/globals";
 import { BatchBuilder, BatchCursor, batchCrc } from "@sluice/core/log";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { crc32c, nativeCodecs } from "../src/index.ts";
 import { xxhash32 } from "../src/xxhash32.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "@jest/globals";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { decodeAnnotations, encodeAnnotations, NO_ANNOTATIONS, traceParentBytes, traceParentText } from "../../src/log/index.ts";
 import { codeThrown, join, utf8 } from "./support.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "@jest/globals";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { BatchCursor, checkRun, cutRun, cutRunBytes, findBatch, scanBatches } from "../../src/log/index.ts";
 import { batch, codeThrown, crc32c, join } from "./support.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "@jest/globals";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { readInt16, readInt32, readInt64, readInt8, readUint32, writeInt16, writeInt32, writeInt64 } from "../../src/log/bytes.ts";
 import { isVarlong, varintBytes, VarintReader, varlongBytes, writeVarint, writeVarlong } from "../../src/log/varint.ts";
 import { codeThrown } from "./support.ts";
