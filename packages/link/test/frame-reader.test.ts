@@ -1,5 +1,5 @@
 import { describe, expect, test } from "@jest/globals";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { limits } from "@sluice/core/model";
 import { encodeFrame, FrameReader, produceCodec } from "../src/index.ts";
 import { topic } from "./support/context.ts";
