@@ -16,7 +16,21 @@ const isTest = (path: string): boolean => /(^|\/)test\//.test(path) || path.ends
 const isGenerated = (path: string): boolean => path.includes("/gen/");
 
 /** Where an import of ours leads: the folder `packages/x`, `services/x`, `sim`, `bench`. */
-const PACKAGES = ["core", "codec", "runtime", "proto", "rpc", "link", "metadata", "catalog", "object-store", "service", "client", "cli"];
+const PACKAGES = [
+  "core",
+  "codec",
+  "runtime",
+  "proto",
+  "rpc",
+  "link",
+  "metadata",
+  "catalog",
+  "object-store",
+  "service",
+  "partition-client",
+  "client",
+  "cli",
+];
 const SERVICES = ["proxy", "broker", "controller", "coordinator", "segment-store"];
 
 /**
@@ -24,7 +38,7 @@ const SERVICES = ["proxy", "broker", "controller", "coordinator", "segment-store
  *
  *   core ◄── codec, runtime ◄── rpc, link, metadata, object-store ◄── catalog ◄── services ◄── cli, bench
  */
-const PORTS = ["core", "codec", "runtime", "proto", "rpc", "link", "metadata", "catalog", "object-store", "service"];
+const PORTS = ["core", "codec", "runtime", "proto", "rpc", "link", "metadata", "catalog", "object-store", "service", "partition-client"];
 export const arrows: Readonly<Record<string, readonly string[]>> = {
   "packages/core": [],
   "packages/codec": ["core"],
@@ -35,6 +49,7 @@ export const arrows: Readonly<Record<string, readonly string[]>> = {
   "packages/metadata": ["core", "runtime"],
   "packages/object-store": ["core", "runtime"],
   "packages/catalog": ["core", "runtime", "proto", "metadata"],
+  "packages/partition-client": ["core", "codec", "runtime", "proto", "rpc", "link", "metadata", "catalog", "object-store"],
   "packages/service": ["core", "runtime", "metadata", "catalog", "object-store"],
   "packages/client": ["core", "codec", "runtime", "proto", "rpc"],
   "packages/cli": [...PORTS, "client", ...SERVICES],

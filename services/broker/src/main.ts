@@ -4,7 +4,7 @@ import { brokerConfig } from "./config.ts";
 import { createBroker } from "./service.ts";
 
 await runService("broker", brokerConfig, async ({ config, logger, clock, random }) => {
-  const { environment, identity, close } = await openEnvironment("broker", config, { logger, clock, random });
+  const opened = await openEnvironment("broker", config, { logger, clock, random });
   const metrics = createMetrics({ service: "broker" });
   const health = createHealth("broker", clock);
   const healthServer = createHealthServer({
@@ -15,8 +15,8 @@ await runService("broker", brokerConfig, async ({ config, logger, clock, random 
     metrics: [metrics, processMetrics()],
   });
   const broker = createBroker({
-    environment,
-    identity,
+    environment: opened.environment,
+    identity: opened.identity,
     metrics,
     health,
     linkListener: listenerOf(config, "link"),
@@ -35,7 +35,7 @@ await runService("broker", brokerConfig, async ({ config, logger, clock, random 
     async stop() {
       await broker.stop();
       await healthServer.stop();
-      await close();
+      await opened.close();
     },
   };
 });

@@ -189,10 +189,7 @@ export class PartitionHost {
           .then((result) => this.input({ kind: "control", call: effect.call, result }));
         return;
       case "readProducers":
-        void this.#env
-          .readProducers(effect.object)
-          .catch((error: unknown) => void this.#log.warn("producer snapshot not read", { object: effect.object.key, code: codeOf(error) }))
-          .then((producers) => this.input({ kind: "producersRead", call: effect.call, producers: producers ?? undefined }));
+        void this.#readProducers(effect.object).then((producers) => this.input({ kind: "producersRead", call: effect.call, producers }));
         return;
       case "stepDown":
         this.#mark = undefined;
@@ -210,6 +207,15 @@ export class PartitionHost {
         this.#log.error("alarm", { cause: effect.cause, message: effect.message });
         this.#env.metrics.alarms.labels(effect.cause).inc();
         return;
+    }
+  }
+
+  async #readProducers(object: { readonly key: string; readonly at: number; readonly length: number }): Promise<Uint8Array | undefined> {
+    try {
+      return await this.#env.readProducers(object);
+    } catch (error) {
+      this.#log.warn("producer snapshot not read", { object: object.key, code: codeOf(error) });
+      return undefined;
     }
   }
 

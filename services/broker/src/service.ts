@@ -175,6 +175,7 @@ class Parts {
       },
     });
     this.#storeControl = new StoreControl({ clock, metrics, address: (replica) => this.#storeLinks.controlAddress(replica) });
+    const endpoints = (): Endpoints => this.endpoints();
     this.membership = new Membership({
       store,
       keys,
@@ -191,11 +192,10 @@ class Parts {
         version: environment.version,
         draining: false,
         get endpoints(): Endpoints {
-          return parts.endpoints();
+          return endpoints();
         },
       },
     });
-    const parts: Parts = this;
     this.ownership = new Ownership({
       self: identity.id,
       instance: identity.instance,

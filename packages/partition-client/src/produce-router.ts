@@ -1,0 +1,288 @@
+import {
+  errorCodeOf,
+  errorNumber,
+  partitionKey,
+  type ErrorCode,
+  type MemberId,
+  type PartitionId,
+  type PartitionKey,
+  type Timers,
+} from "@sluice/core/model";
+import { produceCodec, producedCodec, type Link, type ProducedMessage, type ProduceMessage } from "@sluice/link";
+import type { Clock, Timer } from "@sluice/runtime";
+import type { BrokerLinks } from "./broker-links.ts";
+
+/** What a produce call ends with. `code` 0 = durable on two storage nodes. */
+export interface ProduceOutcome {
+  readonly code: number;
+  readonly baseOffset: number;
+  readonly lastOffset: number;
+  readonly appendTimeMs: number;
+  readonly logStart: number;
+  readonly throttleMs: number;
+}
+export interface ProduceCall {
+  readonly partition: PartitionId;
+  /** One whole batch; not changed by the router. */
+  readonly batch: Uint8Array;
+  /**
+   * The batch carries a producer id and sequence, so that a second attempt after an unknown outcome is stored once.
+   * Without it the caller is told OUTCOME_UNKNOWN.
+   */
+  readonly idempotent: boolean;
+  readonly expectedBaseOffset: number;
+  readonly fenceToken: number;
+  /** On the monotonic clock. */
+  readonly deadlineMs: number;
+  readonly done: (outcome: ProduceOutcome) => void;
+}
+export interface ProduceRouterOptions {
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly links: BrokerLinks;
+  /** Bytes of calls without an outcome, sent or held; more are refused with OVERLOADED. */
+  readonly heldBytesMax: number;
+}
+
+interface Pending extends ProduceCall {
+  /** Order of arrival in its partition. */
+  readonly number: number;
+  /** Some attempt may have been stored. */
+  uncertain: boolean;
+}
+/**
+ * The calls of one partition. `queue` holds, in order, what is not on its way; `inFlight` counts what is. After an answer that says "not
+ * here, not now" the lane is held until all answers of the earlier attempt are in: then everything goes again in its first order, so that
+ * a producer's sequence stays whole across a move.
+ */
+interface Lane {
+  readonly partition: PartitionId;
+  readonly queue: Pending[];
+  inFlight: number;
+  held: boolean;
+  retryAtMs: number;
+  retries: number;
+  hint: MemberId | undefined;
+  /** Where the calls in flight went. Others wait for their answers before they go elsewhere: that keeps the order. */
+  target: Link | undefined;
+}
+
+/** Waits between attempts while a partition has no owner that takes it, ms; a change of route ends the wait at once. */
+const RETRY_FIRST_MS = 10;
+const RETRY_LARGEST_MS = 200;
+const SWEEP_MS = 20;
+const THROTTLE_MS = 50;
+/** Answers that say that nothing was stored, and that another attempt may succeed. */
+const NOT_STORED: ReadonlySet<ErrorCode> = new Set([
+  "NOT_OWNER",
+  "PARTITION_RECOVERING",
+  "NOT_ENOUGH_REPLICAS",
+  "LINK_DOWN",
+  "SHUTTING_DOWN",
+  "OVERLOADED",
+]);
+/** Answers after which an idempotent batch may simply go again. */
+const UNCERTAIN: ReadonlySet<ErrorCode> = new Set(["OUTCOME_UNKNOWN", "TIMED_OUT"]);
+
+/** Sends batches to the owners of their partitions and holds them, within their deadlines, while a partition moves. */
+export class ProduceRouter {
+  readonly #options: ProduceRouterOptions;
+  readonly #lanes = new Map<PartitionKey, Lane>();
+  readonly #message: ProduceMessage = produceCodec.create();
+  readonly #answer: ProducedMessage = producedCodec.create();
+  #heldBytes = 0;
+  #number = 0;
+  #sweep: Timer | undefined;
+  #closed = false;
+
+  constructor(options: ProduceRouterOptions) {
+    this.#options = options;
+  }
+  get heldBytes(): number {
+    return this.#heldBytes;
+  }
+
+  /** `done` is called exactly once, perhaps before this returns. */
+  produce(call: ProduceCall): void {
+    const { heldBytesMax } = this.#options;
+    if (this.#closed) return call.done(failure("SHUTTING_DOWN"));
+    if (this.#heldBytes > 0 && this.#heldBytes + call.batch.length > heldBytesMax) return call.done(failure("OVERLOADED", THROTTLE_MS));
+    const pending: Pending = { ...call, number: ++this.#number, uncertain: false };
+    this.#heldBytes += call.batch.length;
+    const key = partitionKey(call.partition);
+    let lane = this.#lanes.get(key);
+    if (lane === undefined) {
+      lane = {
+        partition: call.partition,
+        queue: [],
+        inFlight: 0,
+        held: false,
+        retryAtMs: 0,
+        retries: 0,
+        hint: undefined,
+        target: undefined,
+      };
+      this.#lanes.set(key, lane);
+    }
+    lane.queue.push(pending);
+    this.#pump(lane);
+  }
+
+  /** The route of a partition changed, or a link came up or has room: waiting calls go now. */
+  routeChanged(p: PartitionId): void {
+    const lane = this.#lanes.get(partitionKey(p));
+    if (lane !== undefined) this.#resume(lane);
+  }
+  linksChanged(): void {
+    for (const lane of this.#lanes.values()) this.#resume(lane);
+  }
+  close(): void {
+    this.#closed = true;
+    this.#sweep?.cancel();
+    for (const lane of this.#lanes.values()) {
+      for (const call of lane.queue.splice(0)) this.#finish(call, failure(call.uncertain ? "OUTCOME_UNKNOWN" : "SHUTTING_DOWN"));
+    }
+    this.#lanes.clear();
+  }
+
+  #resume(lane: Lane): void {
+    lane.retryAtMs = 0;
+    this.#pump(lane);
+  }
+
+  #pump(lane: Lane): void {
+    const { clock, links } = this.#options;
+    if (lane.held && lane.inFlight > 0) return;
+    const now = clock.monotonicMs();
+    if (lane.retryAtMs > now) return this.#arm();
+    lane.held = false;
+    while (lane.queue.length > 0 && !lane.held) {
+      const owner = lane.hint ?? links.ownerOf(lane.partition);
+      const link = owner === undefined ? undefined : links.get(owner);
+      if (link === undefined || !link.writable || (lane.inFlight > 0 && lane.target !== link)) break;
+      const call = lane.queue[0] as Pending;
+      if (call.deadlineMs <= now) {
+        lane.queue.shift();
+        this.#expire(call);
+        continue;
+      }
+      lane.queue.shift();
+      lane.inFlight += 1;
+      lane.target = link;
+      if (!this.#send(link, lane, call, now)) {
+        lane.inFlight -= 1;
+        lane.queue.unshift(call);
+        break;
+      }
+    }
+    if (lane.queue.length > 0) this.#arm();
+    else if (lane.inFlight === 0) this.#lanes.delete(partitionKey(lane.partition));
+  }
+
+  #send(link: Link, lane: Lane, call: Pending, now: number): boolean {
+    const m = this.#message;
+    m.topicId = call.partition.topicId;
+    m.partition = call.partition.partition;
+    m.expectedBaseOffset = call.expectedBaseOffset;
+    m.fenceToken = call.fenceToken;
+    m.deadlineMs = Math.max(1, Math.ceil(call.deadlineMs - now));
+    return link.request(produceCodec, m, call.batch, m.deadlineMs, (frame, problem) => {
+      lane.inFlight -= 1;
+      if (frame === undefined) {
+        const certain = problem?.sent === false || problem?.answered === true;
+        this.#retryOrFail(lane, call, certain ? "LINK_DOWN" : "OUTCOME_UNKNOWN", undefined, 0);
+        return;
+      }
+      const a = producedCodec.decode(frame, this.#answer);
+      link.release(frame.creditBytes);
+      if (a.code === 0) {
+        lane.retries = 0;
+        lane.hint = undefined;
+        this.#finish(call, {
+          code: 0,
+          baseOffset: a.baseOffset,
+          lastOffset: a.lastOffset,
+          appendTimeMs: a.logAppendTimeMs,
+          logStart: a.logStart,
+          throttleMs: a.throttleMs,
+        });
+        if (lane.queue.length > 0 || lane.inFlight === 0) this.#pump(lane);
+        return;
+      }
+      this.#retryOrFail(
+        lane,
+        call,
+        errorCodeOf(a.code),
+        a.ownerHint === "" ? undefined : (a.ownerHint as MemberId),
+        a.throttleMs,
+        a.baseOffset,
+      );
+    });
+  }
+
+  #retryOrFail(lane: Lane, call: Pending, code: ErrorCode, hint: MemberId | undefined, throttleMs: number, baseOffset = -1): void {
+    const { clock } = this.#options;
+    const uncertain = UNCERTAIN.has(code);
+    // A batch whose earlier neighbour is about to go again is only early, not wrong.
+    const early = code === "OUT_OF_ORDER_SEQUENCE" && lane.held;
+    const again = NOT_STORED.has(code) || (call.idempotent && (uncertain || early));
+    if (uncertain) call.uncertain = true;
+    if (!again || this.#closed || call.deadlineMs <= clock.monotonicMs()) {
+      if (again) this.#expire(call);
+      else this.#finish(call, { ...failure(code, throttleMs), baseOffset });
+      this.#pump(lane);
+      return;
+    }
+    insertInOrder(lane.queue, call);
+    // The first refusal of an attempt decides the wait; those that follow belong to the same attempt.
+    if (!lane.held) {
+      lane.held = true;
+      lane.hint = hint;
+      lane.retryAtMs = clock.monotonicMs() + Math.min(RETRY_LARGEST_MS, RETRY_FIRST_MS * 2 ** Math.min(lane.retries, 8));
+      lane.retries += 1;
+    }
+    this.#pump(lane);
+  }
+
+  #expire(call: Pending): void {
+    this.#finish(call, failure(call.uncertain ? "OUTCOME_UNKNOWN" : "TIMED_OUT"));
+  }
+  #finish(call: Pending, outcome: ProduceOutcome): void {
+    this.#heldBytes -= call.batch.length;
+    call.done(outcome);
+  }
+
+  /** One timer for all lanes: ends waits and calls whose time is over. */
+  #arm(): void {
+    if (this.#sweep !== undefined || this.#closed) return;
+    this.#sweep = this.#options.clock.setTimer(SWEEP_MS, () => {
+      this.#sweep = undefined;
+      const now = this.#options.clock.monotonicMs();
+      for (const lane of this.#lanes.values()) {
+        for (let i = lane.queue.length - 1; i >= 0; i -= 1) {
+          const call = lane.queue[i] as Pending;
+          if (call.deadlineMs <= now) {
+            lane.queue.splice(i, 1);
+            this.#expire(call);
+          }
+        }
+        this.#pump(lane);
+      }
+      for (const lane of this.#lanes.values()) if (lane.queue.length > 0) return this.#arm();
+    });
+  }
+}
+
+function insertInOrder(queue: Pending[], call: Pending): void {
+  let at = queue.length;
+  while (at > 0 && (queue[at - 1] as Pending).number > call.number) at -= 1;
+  queue.splice(at, 0, call);
+}
+const failure = (code: ErrorCode, throttleMs = 0): ProduceOutcome => ({
+  code: errorNumber(code),
+  baseOffset: -1,
+  lastOffset: -1,
+  appendTimeMs: -1,
+  logStart: -1,
+  throttleMs,
+});
