@@ -1,5 +1,5 @@
 import { describe, expect, test } from "@jest/globals";
-import { SluiceError } from "@sluice/core/model";
+import type { SluiceError } from "@sluice/core/model";
 import { systemClock } from "@sluice/runtime";
 import { type CallContext, createRpcClient, implement } from "../src/index.ts";
 import { EchoService } from "./gen/sluice/rpctest/v1/echo_pb.ts";

@@ -11,8 +11,8 @@ export interface DrainDeadline {
 /** A part of a service. Every method is called at most once. */
 export interface Component {
   readonly name: string;
-  /** Resolves when it serves; rejects when it cannot, after it has undone what it had begun. */
-  start?(): Promise<void> | void;
+  /** Resolves when it serves; rejects when it cannot, after it has undone what it had begun, and soon after the signal aborts. */
+  start?(signal: AbortSignal): Promise<void> | void;
   /** Takes nothing new and finishes what is open; must return soon after the deadline's signal aborts. */
   drain?(deadline: DrainDeadline): Promise<void> | void;
   /** Frees everything. Called even when `drain` failed; not called when `start` was not. */
@@ -94,7 +94,7 @@ export class Lifecycle implements Service, AsyncDisposable {
     try {
       for (const component of this.#components) {
         if (this.#abort.signal.aborted) throw new Error(`${this.name}: stopped while it started`);
-        await component.start?.();
+        await component.start?.(this.#abort.signal);
         this.#started.push(component);
       }
       if (this.#abort.signal.aborted) throw new Error(`${this.name}: stopped while it started`);
@@ -106,6 +106,8 @@ export class Lifecycle implements Service, AsyncDisposable {
     }
   }
   async #drain(): Promise<void> {
+    // A start that still waits for something is given up: there is nothing to drain yet.
+    if (this.#state === "starting") this.#abort.abort(new Error(`${this.name}: asked to stop while it started`));
     await this.#starting?.catch(() => undefined);
     if (this.#state !== "running") return;
     this.#enter("draining");

@@ -1,4 +1,4 @@
-import { codeOf } from "@sluice/core/model";
+import { codeOf, timers } from "@sluice/core/model";
 import { type Clock, systemClock } from "./clock.ts";
 import {
   type ConfigDef,
@@ -54,7 +54,7 @@ export interface ProcessHost {
 
 /**
  * The body of a `main.ts`. Loads the configuration, builds, starts, logs "ready", serves until SIGTERM or SIGINT, then drains, stops and
- * exits 0. A second signal exits 1 at once. An error that nobody caught is logged and exits 1: a half-alive process is worse than a
+ * exits 0. A second signal exits 1 at once, and so does a stop that takes over 20 s. An error that nobody caught is logged and exits 1: a half-alive process is worse than a
  * dead one, which is replaced. Bad configuration exits 2 with the reason on one line.
  */
 export async function runService<D extends ConfigSpec>(
@@ -84,9 +84,11 @@ export async function runService<D extends ConfigSpec>(
     if (!signal.arrived()) logger.info("ready", { endpoints: service.endpoints?.() ?? {} });
     const cause = await signal.received;
     logger.info("draining", { cause });
+    const stuck = systemClock.setTimer(STOP_MAX_MS, () => giveUp(host, logger), { unref: true });
     await service.drain();
     await service.stop();
     logger.info("stopped", {});
+    stuck.cancel();
     signal.remove();
     fatal.remove();
     host.exit(exitCodes.ok);
@@ -94,6 +96,13 @@ export async function runService<D extends ConfigSpec>(
     logger.error("failed", { err, code: codeOf(err) });
     host.exit(codeOf(err) === "INVALID_CONFIG" ? exitCodes.badConfiguration : exitCodes.failure);
   }
+}
+
+/** A stop that takes longer is not going to end by itself. */
+const STOP_MAX_MS = 2 * timers.shutdownMs;
+function giveUp(host: ProcessHost, logger: Logger): void {
+  logger.error("stop timed out", { afterMs: STOP_MAX_MS });
+  host.exit(exitCodes.failure);
 }
 
 const messageOf = (err: unknown): string =>

@@ -49,6 +49,8 @@ export function loadConfig<D extends ConfigSpec>(def: ConfigDef<D>, sources: Con
 
 function valueOf(key: string, spec: KeySpec, given: Given | undefined, readFile: (path: string) => string): unknown {
   if (given === undefined) {
+    // A number in the program is in bytes or milliseconds; from a user it needs its unit.
+    if (typeof spec.default === "number") return parseValue(spec, formatValue(spec, spec.default));
     if (spec.default !== undefined) return parseValue(spec, spec.default);
     if (spec.required === true) throw refuse(`${key} is required: ${describeValue(spec)} (--${key}, ${environmentName(key)} or file)`);
     return undefined;

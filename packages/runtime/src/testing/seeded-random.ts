@@ -45,7 +45,11 @@ export class SeededRandom implements Random {
   }
   bytes(length: number): Uint8Array {
     const out = new Uint8Array(length);
-    for (let i = 0; i < length; i++) out[i] = this.next() & 0xff;
+    // Four bytes of each draw, lowest first.
+    for (let i = 0, word = 0; i < length; i++) {
+      word = i % 4 === 0 ? this.next() : word >>> 8;
+      out[i] = word & 0xff;
+    }
     return out;
   }
   /** Version 4 in form. */
