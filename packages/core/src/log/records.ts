@@ -15,7 +15,7 @@ import { VarintReader } from "./varint.ts";
  *   keyLength, key    valueLength, value
  *   headersCount, then for each: keyLength, key (UTF-8, never absent), valueLength, value
  */
-const RECORD_BYTES_MIN = 7;
+export const RECORD_BYTES_MIN = 7;
 
 export interface RecordHeader {
   /** UTF-8. */

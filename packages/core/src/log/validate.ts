@@ -1,9 +1,10 @@
 import type { ErrorCode } from "../model/index.ts";
 import { limits } from "../model/index.ts";
-import { batchCrc, newBatchHeader, readBatchHeader } from "./batch.ts";
+import { BATCH_HEADER_BYTES, batchCrc, newBatchHeader, readBatchHeader } from "./batch.ts";
 import type { BatchHeader } from "./batch.ts";
 import type { Crc32c } from "./checksum.ts";
-import { isCodec } from "./compression.ts";
+import { codecs, isCodec } from "./compression.ts";
+import { RECORD_BYTES_MIN } from "./records.ts";
 
 /** What a partition accepts. The defaults are those of a topic without configuration. */
 export interface BatchRules {
@@ -48,7 +49,10 @@ export function validateBatch(
 function checkCounts(h: BatchHeader, recordsMax: number): ErrorCode | undefined {
   // A producer's offsets have no gaps, so the count says the same as the delta.
   if (h.recordsCount === 0 || h.recordsCount !== h.lastOffsetDelta + 1) return "INVALID_RECORD";
-  return h.recordsCount > recordsMax ? "MESSAGE_TOO_LARGE" : undefined;
+  if (h.recordsCount > recordsMax) return "MESSAGE_TOO_LARGE";
+  // A lie about the count would use up offsets and stop every reader. A compressed batch can still tell it, up to recordsMax: nobody on the way looks inside.
+  const bodyBytes = h.totalBytes - BATCH_HEADER_BYTES;
+  return h.codec === codecs.none && h.recordsCount > bodyBytes / RECORD_BYTES_MIN ? "INVALID_RECORD" : undefined;
 }
 
 function checkProducer(h: BatchHeader): ErrorCode | undefined {

@@ -157,6 +157,22 @@ describe("validation of what a client sends", () => {
     ],
     ["INVALID_RECORD", "count below delta", [[57, 0, 0, 0, 2]]],
     ["INVALID_RECORD", "count above delta", [[57, 0, 0, 0, 4]]],
+    [
+      "INVALID_RECORD",
+      "more records than bytes for them",
+      [
+        [23, 0, 0, 0, 99],
+        [57, 0, 0, 0, 100],
+      ],
+    ],
+    [
+      "ok",
+      "the same behind a codec: nobody looks inside",
+      [
+        [22, 1, 0, 0, 0, 99],
+        [57, 0, 0, 0, 100],
+      ],
+    ],
     ["UNSUPPORTED_CODEC", "codec 5", [[22, 5]]],
     ["UNSUPPORTED_CODEC", "codec 7", [[22, 7]]],
     [
