@@ -1,7 +1,7 @@
 import { mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import { SluiceError } from "@sluice/core/model";
+import { isSluiceError, SluiceError } from "@sluice/core/model";
 import { decodeKey, encodeKey, prefixEnd } from "../key-range.ts";
 import type { KeyValue, WatchEvent } from "../port.ts";
 
@@ -183,9 +183,8 @@ function openDatabase(path: string): DatabaseSync {
     return db;
   } catch (error) {
     db?.close();
-    if ((error as { errcode?: number }).errcode === SQLITE_BUSY) {
-      throw new SluiceError("METADATA_UNAVAILABLE", `${path} is open in another process`, { cause: error });
-    }
-    throw error;
+    if (isSluiceError(error)) throw error;
+    const busy = (error as { errcode?: number }).errcode === SQLITE_BUSY;
+    throw new SluiceError("METADATA_UNAVAILABLE", `${path} ${busy ? "is open in another process" : "cannot be opened"}`, { cause: error });
   }
 }
