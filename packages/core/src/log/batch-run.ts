@@ -93,6 +93,13 @@ export function findBatch(bytes: Uint8Array, offset: number, from = 0, to: numbe
   return -1;
 }
 
+/** Position of the first batch of [from, to) that has a record as late as `timestampMs` (its maxTimestamp is at least that); -1 when there is none. */
+export function findBatchByTime(bytes: Uint8Array, timestampMs: number, from = 0, to: number = bytes.length): number {
+  const cursor = new BatchCursor(bytes, from, to);
+  while (cursor.next()) if (cursor.header.maxTimestamp >= timestampMs) return cursor.position;
+  return -1;
+}
+
 /** What a run holds. */
 export interface RunSummary {
   batches: number;

@@ -200,6 +200,10 @@ export class SegmentIndex {
     const entry = lastBelow(this.#timestamps, this.#timestamps.length, timestampMs);
     return entry < 0 ? 0 : this.#timestampPositions[entry];
   }
+  /** Base offset of the batch at `position`, for a position that a look-up gave: no read is needed to name it. */
+  offsetAt(position: number): number {
+    return this.#offsets[Math.max(0, lastAtMost(this.#positions, this.#positions.length, position))] ?? this.footer.base;
+  }
   /** First index position after `position`: a scan that starts there and stays below this end sees every batch between two entries. */
   nextPosition(position: number): number {
     return this.#positions[lastAtMost(this.#positions, this.#positions.length, position) + 1] ?? this.footer.batchBytes;

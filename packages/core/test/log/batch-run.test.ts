@@ -1,6 +1,6 @@
 import { describe, expect, test } from "@jest/globals";
 import * as fc from "fast-check";
-import { BatchCursor, checkRun, cutRun, cutRunBytes, findBatch, scanBatches } from "../../src/log/index.ts";
+import { BatchCursor, checkRun, cutRun, cutRunBytes, findBatch, findBatchByTime, scanBatches } from "../../src/log/index.ts";
 import { batch, codeThrown, crc32c, join } from "./support.ts";
 
 const counts = fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 12 });
@@ -79,6 +79,13 @@ describe("a run of batches", () => {
     expect([13, 19, 20, 21].map((o) => findBatch(run, o))).toEqual([at, at, at, at]);
     expect(findBatch(run, 22)).toBe(at + batch(20, 2).length);
     expect(findBatch(run, 23)).toBe(-1);
+  });
+  test("finds the first batch that is late enough, though times are not in order", () => {
+    const parts = [batch(0, 1, 1, 50), batch(1, 2, 1, 80), batch(3, 1, 1, 60), batch(4, 1, 1, 90)];
+    const run = join(parts);
+    const at = (n: number): number => parts.slice(0, n).reduce((sum, p) => sum + p.length, 0);
+    expect([0, 50, 51, 81, 82, 90].map((t) => findBatchByTime(run, t))).toEqual([0, 0, at(1), at(1), at(3), at(3)]);
+    expect(findBatchByTime(run, 91)).toBe(-1);
   });
   test("random bytes end the walk without a throw", () => {
     fc.assert(

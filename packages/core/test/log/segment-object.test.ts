@@ -78,6 +78,7 @@ describe("segment object", () => {
           const from = index.positionOf(offset) as number;
           // What one index step covers is enough to find the batch.
           const at = findBatch(run, offset, from, index.nextPosition(from));
+          expect(index.offsetAt(from)).toBe(parseBatchHeader(run, from).baseOffset);
           const h = parseBatchHeader(run, at);
           expect(h.baseOffset <= offset && offset <= h.lastOffset).toBe(true);
         }
@@ -90,7 +91,10 @@ describe("segment object", () => {
           });
           const from = index.positionOfTimestamp(t);
           if (first < 0) expect(from).toBeUndefined();
-          else expect(from).toBeLessThanOrEqual(first);
+          else {
+            expect(from).toBeLessThanOrEqual(first);
+            expect(index.offsetAt(from as number)).toBe(parseBatchHeader(run, from).baseOffset);
+          }
         }
       }),
       { numRuns: 60 },
