@@ -71,6 +71,9 @@ describe("header", () => {
     const h = newBatchHeader();
     for (let n = 0; n < bytes.length; n++) expect(readBatchHeader(bytes, 0, n, h)).toBe("incomplete");
     expect(readBatchHeader(bytes, 0, bytes.length + 100, h)).toBeUndefined();
+    // An end beyond the memory does not make it longer.
+    expect(readBatchHeader(bytes.subarray(0, -1), 0, bytes.length, h)).toBe("incomplete");
+    expect(readBatchHeader(bytes, -1, bytes.length, h)).toBe("incomplete");
     expect(readBatchHeader(altered([[16, 1]]), 0, bytes.length, h)).toBe("unsupported");
     for (const length of [
       [0, 0, 0, 48],
