@@ -64,11 +64,16 @@ describe("lifecycle", () => {
   test("a drain during the start gives the start up", async () => {
     const { lifecycle } = setUp();
     const seen: string[] = [];
+    const inside = Promise.withResolvers<void>();
     const waiting = recorded("waiting", seen, {
-      start: (signal) => new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error))),
+      start(signal) {
+        inside.resolve();
+        return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+      },
     });
     lifecycle.add(recorded("a", seen), waiting);
     const started = expect(lifecycle.start()).rejects.toThrow("asked to stop while it started");
+    await inside.promise;
     await lifecycle.drain();
     await started;
     await lifecycle.stop();
