@@ -17,6 +17,10 @@ export interface AppendEntry {
   readonly appendMs: number;
   /** Written by recovery or repair, not by the owner. */
   readonly recovery: boolean;
+  /** Written again by the compaction of a journal file: the bytes of these offsets have moved here, nothing else has changed. */
+  readonly copy?: boolean;
+  /** Optional tagged fields, as they came: at most `limits.annotationBytesMax`. */
+  readonly annotations?: Uint8Array;
   /** Whole stamped batches, one after the other. */
   readonly payload: Uint8Array;
 }
@@ -98,6 +102,18 @@ export interface SegmentStateEntry {
   readonly maxTimestampMs: number;
 }
 
+/** Where the batches of a segment lie in the journal: beside its state in a checkpoint. Arrays of equal length, but for the last. */
+export interface SegmentIndexEntry {
+  readonly kind: "segment-index";
+  readonly segmentNumber: number;
+  readonly offsets: Float64Array;
+  readonly positions: Float64Array;
+  /** Largest record timestamp before each point. */
+  readonly timestampsBefore: Float64Array;
+  /** Pairs: number of a journal file, live bytes of the segment in it. */
+  readonly fileBytes: Float64Array;
+}
+
 export type JournalEntry =
   | AppendEntry
   | CreateEntry
@@ -107,4 +123,5 @@ export type JournalEntry =
   | DeleteEntry
   | NodeStateEntry
   | PartitionStateEntry
-  | SegmentStateEntry;
+  | SegmentStateEntry
+  | SegmentIndexEntry;

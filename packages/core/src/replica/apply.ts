@@ -13,7 +13,7 @@ import type { Partition, ProducerTable, ReplicaState, Segment } from "./state.ts
 export function applyEntry(state: ReplicaState, entry: JournalEntry): void {
   switch (entry.kind) {
     case "append":
-      applyAppend(state, entry);
+      if (entry.copy !== true) applyAppend(state, entry);
       break;
     case "create":
       applyCreate(state, entry);
@@ -45,6 +45,9 @@ export function applyEntry(state: ReplicaState, entry: JournalEntry): void {
       break;
     case "segment-state":
       applySegmentState(state, entry);
+      break;
+    case "segment-index":
+      // Of the host: where the bytes are.
       break;
   }
 }
