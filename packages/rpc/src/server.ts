@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { Server, ServerCredentials, type ServerInterceptor } from "@grpc/grpc-js";
 import { limits, SluiceError, timers } from "@sluice/core/model";
 import {
@@ -84,6 +85,8 @@ class GrpcServer implements RpcServer {
 
   constructor(options: RpcServerOptions) {
     this.#options = options;
+    // Every open stream may listen to it.
+    setMaxListeners(0, this.#draining.signal);
     this.#limits = { ...rpcServerLimits, ...options.limits };
     this.name = `rpc ${options.listener.name}`;
     const l = this.#limits;

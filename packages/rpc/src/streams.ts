@@ -71,17 +71,23 @@ export class ServerDuplexStream<In, Out> extends ServerResponseStream<Out> imple
     return requests<In>(this.#call, this.#context);
   }
   listen(onMessage: (message: In) => void, onEnd: () => void): void {
-    const guarded = (fn: () => void): void => {
+    this.#call.on("data", (message: In) => {
       if (this.#context.ended !== undefined) return;
       try {
-        fn();
+        onMessage(decoded(message, this.#context.path));
       } catch (error) {
         this.#call.pause();
         this.#fail(error);
       }
-    };
-    this.#call.on("data", (message: In) => guarded(() => onMessage(decoded(message, this.#context.path))));
-    this.#call.on("end", () => guarded(onEnd));
+    });
+    this.#call.on("end", () => {
+      if (this.#context.ended !== undefined) return;
+      try {
+        onEnd();
+      } catch (error) {
+        this.#fail(error);
+      }
+    });
   }
   pause(): void {
     this.#call.pause();

@@ -1,8 +1,11 @@
 import { describe, expect, test } from "@jest/globals";
-import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
+import { create, createFileRegistry, type DescService, fromBinary } from "@bufbuild/protobuf";
 import { type FileDescriptorProto, FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
-import { create } from "@bufbuild/protobuf";
-import { createRpcClient } from "../src/index.ts";
+import { AdminService } from "@sluice/proto/v1/admin";
+import { ConsumeService } from "@sluice/proto/v1/consume";
+import { GroupService } from "@sluice/proto/v1/group";
+import { ProduceService } from "@sluice/proto/v1/produce";
+import { createRpcClient, defineAccess, implement } from "../src/index.ts";
 import { ServerReflection as V1 } from "../src/gen/grpc/reflection/v1/reflection_pb.ts";
 import { ServerReflection as V1Alpha } from "../src/gen/grpc/reflection/v1alpha/reflection_pb.ts";
 import { EchoService } from "./gen/sluice/rpctest/v1/echo_pb.ts";
@@ -69,3 +72,41 @@ describe.each([
     ]);
   });
 });
+
+test("the client API can be built again from what reflection tells, well-known imports included", async () => {
+  const services = [ProduceService, ConsumeService, AdminService, GroupService];
+  const registrations = services.map((service) => {
+    const rules = Object.fromEntries(service.methods.map((method) => [method.localName, "open"]));
+    const handlers = Object.fromEntries(service.methods.map((method) => [method.localName, () => undefined]));
+    return implement(defineAccess<DescService>(service as DescService, rules as never), handlers as never);
+  });
+  await using echo = await startEcho({ services: registrations });
+  const client = createRpcClient(V1, echo.address);
+  const call = client.serverReflectionInfo({ timeoutMs });
+  for (const service of services) call.write({ messageRequest: { case: "fileContainingSymbol", value: service.typeName } });
+  call.end();
+  let at = 0;
+  for await (const { messageResponse } of call) {
+    if (messageResponse.case !== "fileDescriptorResponse") throw new Error(`unexpected ${messageResponse.case}`);
+    const got = files(messageResponse.value.fileDescriptorProto);
+    const registry = createFileRegistry(create(FileDescriptorSetSchema, { file: inOrder(got) }));
+    const service = services[at++]!;
+    expect(registry.getService(service.typeName)?.methods.map((m) => m.name)).toEqual(service.methods.map((m) => m.name));
+  }
+  expect(at).toBe(services.length);
+  client.close();
+});
+/** Imports before the files that import them. */
+function inOrder(all: readonly FileDescriptorProto[]): FileDescriptorProto[] {
+  const done = new Map<string, FileDescriptorProto>();
+  const visit = (file: FileDescriptorProto): void => {
+    for (const name of file.dependency) {
+      const imported = all.find((f) => f.name === name);
+      if (imported === undefined) throw new Error(`${file.name} imports ${name}, which is missing`);
+      if (!done.has(name)) visit(imported);
+    }
+    done.set(file.name, file);
+  };
+  for (const file of all) if (!done.has(file.name)) visit(file);
+  return [...done.values()];
+}

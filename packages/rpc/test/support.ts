@@ -4,7 +4,6 @@ import { createListener, systemClock } from "@sluice/runtime";
 import { RecordingLogger } from "@sluice/runtime/testing";
 import {
   type AccessTable,
-  type CallContext,
   createRpcServer,
   defineAccess,
   type Handlers,
@@ -73,4 +72,3 @@ export async function startEcho(options: Partial<RpcServerOptions> = {}): Promis
   await server.start();
   return { server, logger, address: server.address, [Symbol.asyncDispose]: () => server.stop() };
 }
-export type { CallContext };

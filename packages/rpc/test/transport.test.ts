@@ -83,6 +83,18 @@ describe("transport settings", () => {
   });
 });
 
+test("a reply over the limit ends the call on both sides", async () => {
+  await using echo = await startEcho({ limits: { sendBytesMax: 50_000 } });
+  const client = createRpcClient(EchoService, echo.address);
+  const payload = new Uint8Array(60_000);
+  await expect(client.unary({ payload }, { timeoutMs })).rejects.toMatchObject({ code: "FRAME_TOO_LARGE" });
+  const down = client.down({ count: 1_000, payload }, { timeoutMs })[Symbol.asyncIterator]();
+  await expect(down.next()).rejects.toMatchObject({ code: "FRAME_TOO_LARGE" });
+  for (let i = 0; i < 100 && echo.server.openCalls > 0; i++) await new Promise((resolve) => setTimeout(resolve, 10));
+  expect(echo.server.openCalls).toBe(0);
+  client.close();
+});
+
 describe("hostile bytes", () => {
   const open = async (port: number): Promise<Socket> => {
     const socket = connect(port, "127.0.0.1");

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { timers } from "@sluice/core/model";
 import type { Clock } from "./clock.ts";
 import type { Logger } from "./logging.ts";
@@ -56,6 +57,8 @@ export class Lifecycle implements Service, AsyncDisposable {
   constructor(options: LifecycleOptions) {
     this.name = options.name;
     this.#options = options;
+    // Many loops and waits listen to it.
+    setMaxListeners(0, this.#abort.signal);
   }
   get state(): LifecycleState {
     return this.#state;
