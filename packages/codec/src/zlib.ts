@@ -7,13 +7,15 @@ export const zstd = (bytes: Uint8Array): Uint8Array => zstdCompressSync(bytes);
 export const gunzip = (bytes: Uint8Array, maxBytes: number): Uint8Array => bounded("gzip", gunzipSync, bytes, maxBytes);
 export const unzstd = (bytes: Uint8Array, maxBytes: number): Uint8Array => bounded("zstd", zstdDecompressSync, bytes, maxBytes);
 
-/** Output grows in chunks of this size: small batches stay cheap, large ones do not become thousands of chunks. */
-const CHUNK_BYTES = 64 * 1024;
+/** Output grows in chunks: small ones for small streams, and few for large ones. */
+const CHUNK_BYTES_MIN = 1024;
+const CHUNK_BYTES_MAX = 64 * 1024;
 
 type Decompress = (bytes: Uint8Array, options: { maxOutputLength: number; chunkSize: number }) => Uint8Array;
 function bounded(codec: string, decompress: Decompress, bytes: Uint8Array, maxBytes: number): Uint8Array {
+  const chunkSize = Math.min(CHUNK_BYTES_MAX, Math.max(CHUNK_BYTES_MIN, bytes.length * 4));
   try {
-    return decompress(bytes, { maxOutputLength: Math.max(1, maxBytes), chunkSize: CHUNK_BYTES });
+    return decompress(bytes, { maxOutputLength: Math.max(1, maxBytes), chunkSize });
   } catch (error) {
     if ((error as { code?: unknown }).code === "ERR_BUFFER_TOO_LARGE") throw tooLarge(codec, maxBytes);
     throw corrupt(codec, error);
