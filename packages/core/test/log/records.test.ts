@@ -141,10 +141,16 @@ describe("hostile batches", () => {
     ["a giant header count", [20, 0, 0, 0, 1, 1, 0xfe, 0xff, 0xff, 0xff, 0x0f], 1],
     ["a negative header count", [12, 0, 0, 0, 1, 1, 1], 1],
     ["a header without a key", [16, 0, 0, 0, 1, 1, 2, 1, 1], 1],
+    ["a record hidden in another", [26, 0, 0, 0, 1, 1, 0, 12, 0, 0, 2, 1, 1, 0], 2],
     ["bytes behind the headers", [14, 0, 0, 0, 1, 1, 0, 0], 1],
     ["a time beyond 2^52", [30, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 0, 1, 1, 0], 1],
   ])("%s", (_name, plain, count) => {
     expect(open(wrap(Uint8Array.from(plain), count))).toBe("CORRUPT_BATCH");
+  });
+  test("a giant count is refused before the first record is touched", () => {
+    const b = wrap(Uint8Array.from(one), 2);
+    const plain = b.subarray(BATCH_HEADER_BYTES);
+    expect(codeThrown(() => new RecordCursor().openPlain(plain, parseBatchHeader(b)))).toBe("CORRUPT_BATCH");
   });
   test("the smallest record is fine", () => expect(open(wrap(Uint8Array.from(one), 1))).toBeUndefined());
   test("random records, and random damage to good ones, throw nothing but CORRUPT_BATCH", () => {

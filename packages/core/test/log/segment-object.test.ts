@@ -71,6 +71,7 @@ describe("segment object", () => {
         });
         expect(object.slice(p.from, p.to)).toEqual(producers);
         expect(decodeAbortedTransactions(object.subarray(a.from, a.to))).toEqual(aborted);
+        expect(index.footer.batchCrc).toBe(crc32c(run));
         const hash = new ChainHash();
         scanBatches(run, (h) => void hash.add(h.baseOffset, h.partitionLeaderEpoch, h.crc));
         expect(index.footer.chainHash).toBe(hash.hex());
@@ -209,6 +210,7 @@ describe("a damaged segment object", () => {
     };
     expect(footer.offsetEntries).toBeGreaterThan(2);
     expect(check(12 + 8, 0x7f)).toBe("CORRUPT_SEGMENT");
+    expect(check(footer.offsetIndexBytes - 4, 0x7f)).toBe("CORRUPT_SEGMENT");
     expect(check(24, 0x40)).toBe("CORRUPT_SEGMENT");
     expect(check(12 + 7, 0)).toBe("CORRUPT_SEGMENT");
     expect(check(11, 1)).toBe("CORRUPT_SEGMENT");
