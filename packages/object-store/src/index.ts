@@ -1,7 +1,12 @@
-export * from "./filesystem/store.ts";
-export * from "./keys.ts";
-export * from "./limits.ts";
-export * from "./memory.ts";
-export * from "./port.ts";
-export * from "./s3/store.ts";
+export { faultyObjectStore, FAULTS, type Fault, type FaultRule, type FaultyObjectStore, type FaultyOptions } from "./faulty.ts";
+export { openFilesystemObjectStore, type FilesystemStoreOptions } from "./filesystem/store.ts";
+export { checkKey, checkPrefix } from "./keys.ts";
+export { objectStoreLimits, objectStoreTimers, type ObjectStoreTimers } from "./limits.ts";
+export { checkClusterMarker, CLUSTER_MARKER_KEY } from "./marker.ts";
+export { memoryObjectStore } from "./memory.ts";
+export { meteredObjectStore, type CallReport, type ObjectStoreCall } from "./metered.ts";
+export { openObjectStore, type OpenOptions } from "./open.ts";
+export type { CallOptions, ObjectInfo, ObjectStore } from "./port.ts";
+export { prefixedObjectStore } from "./prefixed.ts";
 export type { S3Credentials } from "./s3/signer.ts";
+export { s3ObjectStore, type S3ObjectStore, type S3StoreOptions } from "./s3/store.ts";

@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import { Client } from "minio";
 import { invalid } from "../keys.ts";
 
@@ -34,12 +35,14 @@ export function createSigner(location: S3Location, credentials: S3Credentials): 
   } catch {
     throw invalid(`s3://${location.bucket}: endpoint ${JSON.stringify(location.endpoint)} is no URL`);
   }
+  const hostname = endpoint.hostname.replaceAll(/^\[|\]$/g, "");
   const useSSL = endpoint.protocol === "https:";
   if ((!useSSL && endpoint.protocol !== "http:") || endpoint.pathname !== "/" || endpoint.username !== "" || endpoint.search !== "") {
     throw invalid(`s3://${location.bucket}: endpoint must be http://host:port or https://host:port, without path, user or query`);
   }
+  if (!location.pathStyle && isIP(hostname) !== 0) throw invalid(`s3://${location.bucket}: pathStyle=false needs a host name as endpoint`);
   const client = new Client({
-    endPoint: endpoint.hostname.replaceAll(/^\[|\]$/g, ""),
+    endPoint: hostname,
     port: Number(endpoint.port || (useSSL ? 443 : 80)),
     useSSL,
     accessKey: credentials.accessKey,
