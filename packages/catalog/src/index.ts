@@ -1,4 +1,5 @@
 export * from "./keys.ts";
+export * from "./object-keys.ts";
 export * from "./membership.ts";
 export * from "./values.ts";
 export * from "./view.ts";

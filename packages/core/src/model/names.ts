@@ -3,6 +3,8 @@ import { limits } from "./limits.ts";
 
 const NAME = /^[A-Za-z0-9._-]+$/;
 export const RESERVED_PREFIX = "__sluice_";
+/** The internal topic whose partitions are the logs of the group shards; made by the first leader with `shardCount` partitions. */
+export const GROUPS_TOPIC = "__sluice_groups";
 export const DEFAULT_TENANT = "default";
 
 /** Throws INVALID_NAME unless `name` is 1 to 249 characters of `[A-Za-z0-9._-]` and neither `.` nor `..` (Kafka's rule). */
