@@ -45,19 +45,19 @@ describe("chain hash", () => {
       ]).hex(),
     );
   });
-  test("spreads: a hundred thousand near inputs have no equal hashes, in neither lane many", () => {
+  test("spreads: twenty thousand near inputs have no equal hashes, in neither lane many", () => {
     const all = new Set<string>();
     const high = new Set<number>();
     const low = new Set<number>();
-    for (let i = 0; i < 100_000; i++) {
+    for (let i = 0; i < 20_000; i++) {
       const h = new ChainHash().add(i, i & 3, 0x1234_5678);
       all.add(h.hex());
       high.add(h.high);
       low.add(h.low);
     }
-    expect(all.size).toBe(100_000);
-    // Of 100,000 random 32-bit values about one pair is equal.
-    expect(Math.min(high.size, low.size)).toBeGreaterThan(99_980);
+    expect(all.size).toBe(20_000);
+    // Of 20,000 random 32-bit values hardly a pair is equal.
+    expect(Math.min(high.size, low.size)).toBeGreaterThan(19_995);
   });
   test("is fixed for ever", () => {
     expect(EMPTY_CHAIN_HASH).toBe("243f6a8885a308d3");
