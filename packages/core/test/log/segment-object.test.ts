@@ -191,7 +191,13 @@ describe("a damaged segment object", () => {
     ["an end before the base", forged(48, 0, 0, 0, 0, 0, 0, 0, 9)],
     ["no batches in many bytes", forged(12, 0, 0, 0, 0)],
   ])("a forged footer with %s is refused before anything is allocated", (_name, bad) => {
-    expect(codeThrown(() => open(bad))).toBe("CORRUPT_SEGMENT");
+    expect(codeThrown(() => readSegmentFooter(bad.subarray(-SEGMENT_FOOTER_BYTES), bad.length, crc32c))).toBe("CORRUPT_SEGMENT");
+  });
+  test("the parts must add up to the length in the reference", () => {
+    const footer = object.subarray(-SEGMENT_FOOTER_BYTES);
+    for (const off of [-1, 1, 2 ** 32])
+      expect(codeThrown(() => readSegmentFooter(footer, object.length + off, crc32c))).toBe("CORRUPT_SEGMENT");
+    expect(codeThrown(() => readSegmentFooter(footer, object.length, crc32c))).toBeUndefined();
   });
   test("a newer format says so; unknown optional features do not matter", () => {
     expect(codeThrown(() => open(forged(2, 0, 2)))).toBe("UNSUPPORTED_FORMAT");
