@@ -10,8 +10,8 @@ export interface Answer<A> {
   readonly creditBytes: number;
 }
 /**
- * One request as a promise, for calls that are not on the hot path. Rejects with the failure's code: LINK_DOWN and OVERLOADED when nothing was sent,
- * OUTCOME_UNKNOWN and TIMED_OUT when it may have been, the peer's code when it answered with an error frame.
+ * One request as a promise, for calls that are not on the hot path. Rejects with the failure's code: LINK_DOWN and OVERLOADED
+ * when nothing was sent, OUTCOME_UNKNOWN and TIMED_OUT when it may have been, the peer's code when it answered with an error frame.
  */
 export function call<Q, A>(
   link: Link,

@@ -16,8 +16,8 @@ export const closeReasonOf = (error: unknown): LinkCloseReason | undefined => {
 };
 
 /**
- * Opens one link and resolves after the handshake. Rejects with the code of the refusal (CLUSTER_MISMATCH, VERSION_MISMATCH, UNAUTHENTICATED,
- * WRONG_INCARNATION ...), LINK_DOWN, TIMED_OUT, or CANCELLED by the signal.
+ * Opens one link and resolves after the handshake. Rejects with the code of the refusal (CLUSTER_MISMATCH, VERSION_MISMATCH,
+ * UNAUTHENTICATED, WRONG_INCARNATION ...), LINK_DOWN, TIMED_OUT, or CANCELLED by the signal.
  */
 export async function connectLink(context: LinkContext, options: ConnectOptions): Promise<Link> {
   const address = parseAddress(options.address);

@@ -18,8 +18,8 @@ const GROWTH = 4;
  *   slab   [ frames given out ... | start of a frame      | free ]
  *                                 ^parseAt                ^filled
  *
- * When the frame under way does not fit in the rest of the slab, its beginning (alone) is copied to the front of a new slab. Old slabs live as
- * long as views of them. Lengths are checked before memory is taken, and memory is at most UNPROVEN_BYTES_MAX ahead of what was received.
+ * When the frame under way does not fit in the rest of the slab, its beginning (alone) is copied to the front of a new slab. Old
+ * slabs live as long as views of them. Lengths are checked before memory is taken, and memory is at most UNPROVEN_BYTES_MAX ahead of what was received.
  */
 export class FrameReader {
   #slab = Buffer.allocUnsafeSlow(FIRST_SLAB_BYTES);
@@ -54,7 +54,10 @@ export class FrameReader {
     if (!fits || (partial === 0 && room < READ_BYTES_MIN && this.#filled > 0) || room === 0) this.#rotate(partial);
     return this.#slab.subarray(this.#filled);
   }
-  /** `bytes` were put at the start of the last target. Throws SluiceError (FRAME_TOO_LARGE, MALFORMED_FRAME); the caller stops reading then. */
+  /**
+   * `bytes` were put at the start of the last target. Throws SluiceError (FRAME_TOO_LARGE, MALFORMED_FRAME); the caller stops
+   * reading then.
+   */
   advance(bytes: number): void {
     if (this.#stopped) return;
     this.#filled += bytes;

@@ -14,8 +14,8 @@ import { writeBytes } from "./messages/tagged.ts";
  *          <------------------ hello, P(accept)
  *   P(connect), frames ------>                      open: frames are taken
  *
- * A proof is an HMAC over both hellos as sent (both nonces, both identities), under a label of the side that makes it, so that neither can be
- * replayed or reflected. It proves membership; it does not encrypt.
+ * A proof is an HMAC over both hellos as sent (both nonces, both identities), under a label of the side that makes it, so that
+ * neither can be replayed or reflected. It proves membership; it does not encrypt.
  */
 export const WIRE_VERSION_MIN = 1;
 export const WIRE_VERSION_MAX = 1;

@@ -61,12 +61,16 @@ export interface LinkCounters {
 export interface LinkHandlers {
   /**
    * A frame that is not the answer to a request. The frame object is reused: read it before returning; the payload stays valid. Give back
-   * `frame.creditBytes` with `link.release` when the payload is done with. A thrown SluiceError MALFORMED_FRAME or any other error closes the link.
+   * `frame.creditBytes` with `link.release` when the payload is done with. A thrown SluiceError MALFORMED_FRAME or any other
+   * error closes the link.
    */
   onFrame(link: Link, frame: Frame): void;
   /** Once, after the handshake. */
   onOpen?(link: Link): void;
-  /** Once; every pending request has been failed before. Not called when the handshake failed on the connecting side (the promise rejects). */
+  /**
+   * Once; every pending request has been failed before. Not called when the handshake failed on the connecting side (the promise
+   * rejects).
+   */
   onClose?(link: Link, reason: LinkCloseReason): void;
   /** `link.writable` became true again. */
   onWritable?(link: Link): void;
@@ -79,7 +83,10 @@ export interface LinkHandlers {
 export interface RequestFailure {
   readonly code: ErrorCode;
   readonly message: string;
-  /** False: no byte was handed to the socket, the request had no effect. True: the outcome is unknown (or, with an error frame, refused). */
+  /**
+   * False: no byte was handed to the socket, the request had no effect. True: the outcome is unknown (or, with an error frame,
+   * refused).
+   */
   readonly sent: boolean;
   /** The peer answered with an error frame: nothing was done. */
   readonly answered: boolean;
@@ -100,13 +107,14 @@ export interface Link {
   /** False: no credit or a queue is waiting; the caller should stop reading its own upstream until onWritable. */
   readonly writable: boolean;
   /**
-   * Queues one frame; it leaves with all others of this turn in one write. `payload` must not change until it has left. False = refused, nothing queued
-   * (link closed, or `queueBytesMax` reached): the caller answers OVERLOADED or tries elsewhere. Throws FRAME_TOO_LARGE when it can never be sent.
+   * Queues one frame; it leaves with all others of this turn in one write. `payload` must not change until it has left. False =
+   * refused, nothing queued (link closed, or `queueBytesMax` reached): the caller answers OVERLOADED or tries elsewhere. Throws FRAME_TOO_LARGE when it
+   * can never be sent.
    */
   send<T>(codec: Codec<T>, correlation: number, message: Readonly<T>, payload?: Uint8Array, flags?: number): boolean;
   /**
-   * Sends a frame with a correlation number of its own and calls `callback` once: with the answer, or with a failure at the deadline, at an error frame
-   * and at the end of the link. False = refused, the callback is not called.
+   * Sends a frame with a correlation number of its own and calls `callback` once: with the answer, or with a failure at the
+   * deadline, at an error frame and at the end of the link. False = refused, the callback is not called.
    */
   request<T>(codec: Codec<T>, message: Readonly<T>, payload: Uint8Array, timeoutMs: number, callback: AnswerCallback): boolean;
   /** Answers a frame with an error of the catalogue. */

@@ -22,7 +22,10 @@ interface Waiter {
   timer: Timer;
 }
 
-/** A link that is opened again whenever it ends, until closed. Frames of an ended link are not sent again: that is for the caller to decide. */
+/**
+ * A link that is opened again whenever it ends, until closed. Frames of an ended link are not sent again: that is for the caller
+ * to decide.
+ */
 export class ReconnectingLink {
   readonly address: string;
   readonly purpose: LinkPurpose;

@@ -10,8 +10,8 @@ import type { ByteSocket } from "./socket.ts";
 /** Bytes of a turn that are written at once rather than at its end: the peer can begin. */
 const FLUSH_BYTES = 1024 * 1024;
 /**
- * Most bytes queued at a socket. Credited frames take at most the peer's window or one frame of their own size; what is beyond that are answers
- * that the peer does not read.
+ * Most bytes queued at a socket. Credited frames take at most the peer's window or one frame of their own size; what is beyond
+ * that are answers that the peer does not read.
  */
 const BACKLOG_BYTES_MAX = 2 * LINK_WINDOW_BYTES_MAX + LINK_QUEUE_BYTES_MAX;
 const WAITING_GAP_MAX = 1024;

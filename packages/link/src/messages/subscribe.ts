@@ -51,7 +51,8 @@ export const unsubscribeCodec = emptyCodec(FrameType.unsubscribe);
  *   24  f64  high watermark: the next offset after the last committed record
  *   32  f64  last stable offset
  *   40  f64  log start offset
- *   48  u16  code: 0, or why the subscription ended here (a number of the catalogue; NOT_OWNER = moved, SHUTTING_DOWN, OFFSET_OUT_OF_RANGE ...)
+ *   48  u16  code: 0, or why the subscription ended here (a number of the catalogue; NOT_OWNER = moved, SHUTTING_DOWN,
+ *                OFFSET_OUT_OF_RANGE ...)
  *   50  u16  0
  *   52       annotations
  */
