@@ -34,7 +34,7 @@ async function startServer(binary: string): Promise<MetadataContractServer> {
       pause: () => etcd.pause(),
       resume: () => etcd.resume(),
       cut: () => proxy.cut(),
-      cutAfter: (bytes) => proxy.cutAfter(bytes),
+      cutAfter: (bytes, done) => proxy.cutAfter(bytes, done),
     },
     tearDown: async () => {
       await proxy[Symbol.asyncDispose]();

@@ -8,8 +8,8 @@ export interface TcpProxy {
   readonly bytesToClients: number;
   /** Breaks every connection at once; new ones pass. */
   cut(): void;
-  /** Breaks every connection once so many more bytes have gone from the server to clients: in the middle of an answer. */
-  cutAfter(bytes: number): void;
+  /** Breaks every connection once so many more bytes have gone from the server to clients (in the middle of an answer), then calls `done`. */
+  cutAfter(bytes: number, done?: () => void): void;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
@@ -26,6 +26,7 @@ class CuttingProxy implements TcpProxy {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   #cutAt = Infinity;
+  #onCut: (() => void) | undefined;
 
   constructor(targetPort: number, port: number) {
     this.port = port;
@@ -41,8 +42,9 @@ class CuttingProxy implements TcpProxy {
     this.#cutAt = Infinity;
     for (const socket of this.#sockets) socket.destroy();
   }
-  cutAfter(bytes: number): void {
+  cutAfter(bytes: number, done?: () => void): void {
     this.#cutAt = this.bytesToClients + bytes;
+    this.#onCut = done;
   }
   [Symbol.asyncDispose](): Promise<void> {
     this.cut();
@@ -71,7 +73,12 @@ class CuttingProxy implements TcpProxy {
     const left = this.#cutAt - this.bytesToClients;
     if (chunk.length >= left) {
       this.bytesToClients += left;
-      client.write(chunk.subarray(0, left), () => this.cut());
+      const done = this.#onCut;
+      this.#onCut = undefined;
+      client.write(chunk.subarray(0, left), () => {
+        this.cut();
+        done?.();
+      });
       return;
     }
     this.bytesToClients += chunk.length;

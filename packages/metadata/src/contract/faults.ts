@@ -151,31 +151,31 @@ export function faultCases(run: RunCase): void {
 export function watchFaultCases(run: RunCase): void {
   describe("watches through faults", () => {
     test(
-      "connections cut again and again while catching up on 5,000 events",
+      "connections cut again and again while catching up on 8,000 events",
       run(async (context) => {
         const { server, store, prefix } = context;
         const faults = faultsOf(context);
         const expected: string[] = [];
+        const filler = ".".repeat(1_000);
         let revision = 0;
-        for (let i = 0; i < 125; i++) {
-          const ops = Array.from({ length: 40 }, (_, k) => put(`${prefix}${k}`, `${i}.${k}`));
-          revision ||= (await apply(store, ...ops)).revision;
-          if (i > 0) await apply(store, ...ops);
-          for (let k = 0; k < 40; k++) expected.push(`put ${prefix}${k}=${i}.${k}`);
+        // Revisions of 40 KB, 8 MB in all: etcd answers in several messages, so that cuts fall between them as well as within.
+        for (let i = 0; i < 200; i++) {
+          const ops = Array.from({ length: 40 }, (_, k) => put(`${prefix}${k}`, `${i}.${k}${filler}`));
+          const done = await apply(store, ...ops);
+          revision ||= done.revision;
+          for (let k = 0; k < 40; k++) expected.push(`put ${prefix}${k}=${i}.${k}${filler}`);
         }
-        const cutting = new AbortController();
         const log = new WatchLog(server, store, prefix, revision);
-        const cutter = (async () => {
-          // Ever later cuts: in the head of the stream, in its first answers, in the midst of the events.
-          for (let bytesMore = 100; !cutting.signal.aborted && bytesMore < 400_000; bytesMore = Math.ceil(bytesMore * 1.5)) {
-            faults.cutAfter(bytesMore);
-            await server.passTime(60);
-          }
-          faults.cut();
-        })();
+        // In the head of the stream, in its first message, then again and again after a message or so.
+        let cuts = 0;
+        for (const bytesMore of [500, 20_000, 2_500_000, 2_500_000, 2_500_000]) {
+          faults.cutAfter(bytesMore, () => cuts++);
+          const before = cuts;
+          await eventually(server, "a cut", () => cuts > before || log.ended !== undefined || log.events.length === expected.length);
+        }
+        expect(cuts).toBeGreaterThan(3);
+        faults.cut();
         await log.until(expected.length, 30_000);
-        cutting.abort();
-        await cutter;
         expect(log.lines()).toEqual(expected);
         await log.stop();
       }),

@@ -36,6 +36,6 @@ export interface MetadataContractFaults {
   resume(): void;
   /** Breaks all connections. */
   cut(): void;
-  /** Breaks all connections once the server has sent so many more bytes. */
-  cutAfter(bytes: number): void;
+  /** Breaks all connections once the server has sent so many more bytes, and calls `done`. */
+  cutAfter(bytes: number, done: () => void): void;
 }

@@ -21,7 +21,7 @@ export interface EtcdMetadataOptions {
   readonly tls?: EtcdTls;
 }
 
-/** Entries of one page of a listing; a page that is too large to receive is asked for again with a quarter of them. */
+/** Entries of one page of a listing; a page that is too large to receive is asked for again with a tenth of them. */
 const LIST_PAGE_ENTRIES = 1_000;
 /** A listing begins anew when its revision is compacted between two pages, at most this often. */
 const LIST_RESTARTS_MAX = 3;
@@ -80,7 +80,7 @@ class EtcdStore implements MetadataStore {
       const page = await this.#calls.repeat<RangeResponse | "too large">("KV", "range", request, options, tooLarge);
       if (page === "too large") {
         if (limit === 1) throw new SluiceError("METADATA_UNAVAILABLE", `an entry under ${prefix} is too large to receive`);
-        limit = Math.max(1, Math.floor(limit / 4));
+        limit = Math.max(1, Math.floor(limit / 10));
         continue;
       }
       // The first page fixes the revision of all.
