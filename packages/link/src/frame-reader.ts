@@ -19,7 +19,8 @@ const GROWTH = 4;
  *                                 ^parseAt                ^filled
  *
  * When the frame under way does not fit in the rest of the slab, its beginning (alone) is copied to the front of a new slab. Old
- * slabs live as long as views of them. Lengths are checked before memory is taken, and memory is at most UNPROVEN_BYTES_MAX ahead of what was received.
+ * slabs live as long as views of them. Lengths are checked before memory is taken, and memory is at most
+ * UNPROVEN_BYTES_MAX ahead of what was received.
  */
 export class FrameReader {
   #slab = Buffer.allocUnsafeSlow(FIRST_SLAB_BYTES);

@@ -108,8 +108,8 @@ export interface Link {
   readonly writable: boolean;
   /**
    * Queues one frame; it leaves with all others of this turn in one write. `payload` must not change until it has left. False =
-   * refused, nothing queued (link closed, or `queueBytesMax` reached): the caller answers OVERLOADED or tries elsewhere. Throws FRAME_TOO_LARGE when it
-   * can never be sent.
+   * refused, nothing queued (link closed, or `queueBytesMax` reached): the caller answers OVERLOADED or tries elsewhere.
+   * Throws FRAME_TOO_LARGE when it can never be sent.
    */
   send<T>(codec: Codec<T>, correlation: number, message: Readonly<T>, payload?: Uint8Array, flags?: number): boolean;
   /**

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "@jest/globals";
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { scaleTimers, timers } from "@sluice/core/model";
+import { timers } from "@sluice/core/model";
 import { ManualClock } from "@sluice/runtime/testing";
 import { call, connectLink, memoryPair, producedCodec, produceCodec, type Link, type LinkCloseReason } from "../src/index.ts";
 import { Connection } from "../src/connection.ts";
@@ -135,7 +135,7 @@ describe("a peer in another process", () => {
   test("paused: the link times out; killed: it resets at once; both fail the requests as unknown", async () => {
     const { child, address } = await startPeer();
     try {
-      const context = contextOf("proxy-1", { timers: { ...scaleTimers(0.2), linkConnectTimeoutMs: 5_000 } });
+      const context = contextOf("proxy-1", { timers: { ...timers, linkPingIntervalMs: 400, linkConnectTimeoutMs: 5_000 } });
       const reasons: LinkCloseReason[] = [];
       const connect = (): Promise<Link> =>
         connectLink(context, { address, purpose: "log", handlers: { onFrame() {}, onClose: (_l, r) => void reasons.push(r) } });
