@@ -8,6 +8,7 @@ import * as fc from "fast-check";
 import { nativeCodecs } from "../src/index.ts";
 import { lz4Compress } from "../src/lz4.ts";
 import { snappyCompress } from "../src/snappy.ts";
+import { xxhash32 } from "../src/xxhash32.ts";
 import { crc32c } from "../src/index.ts";
 
 // Every test takes well under a second of CPU; the machine may be shared.
@@ -72,6 +73,13 @@ describe("streams of other implementations", () => {
     const bytes = bytesOf(hex);
     expect(Buffer.from(nativeCodecs.decompress(codec, bytes, text.length)).toString()).toBe(text);
     expect(codeThrown(() => nativeCodecs.decompress(codec, bytes, text.length - 1))).toBe("MESSAGE_TOO_LARGE");
+  });
+  test("a block checksum of lz4 finds a letter that changed", () => {
+    const bad = bytesOf(streams["lz4 block checksums alone"] as string);
+    const letter = Buffer.from(bad).indexOf("quick");
+    bad[letter] = 0x51;
+    expect(letter).toBeGreaterThan(0);
+    expect(codeThrown(() => nativeCodecs.decompress(codecs.lz4, bad, 1 << 20))).toBe("CORRUPT_BATCH");
   });
   test("a checksum of lz4 that does not fit is found", () => {
     const good = bytesOf(streams["lz4 independent, all checksums, content size"] as string);
@@ -145,6 +153,15 @@ describe("hostile streams", () => {
       const flags = frame[4] as number;
       expect([flags >> 6, flags & 0x20, flags & 0x0b]).toEqual([1, 0x20, 0]);
     }
+  });
+  test("lz4: a block larger than the header allows", () => {
+    const noise = Uint8Array.from({ length: 200_000 }, (_, i) => xxhash32(Uint8Array.of(i, i >> 8, i >> 16)) & 255);
+    const frame = Buffer.from(lz4Compress(noise));
+    expect(codeThrown(() => nativeCodecs.decompress(codecs.lz4, frame, 1 << 20))).toBeUndefined();
+    expect(frame.readUInt32LE(7) % 2 ** 31).toBeGreaterThan(65_536);
+    frame[5] = 0x40;
+    frame[6] = (xxhash32(frame.subarray(4, 6)) >>> 8) & 255;
+    expect(codeThrown(() => nativeCodecs.decompress(codecs.lz4, frame, 1 << 20))).toBe("CORRUPT_BATCH");
   });
   test("lz4: sizes that the frame cannot have", () => {
     const good = Buffer.from(lz4Compress(new Uint8Array(1000)));
