@@ -46,6 +46,7 @@ export function sendEmpty(p: Partition, role: Serving, barrier: number, now: num
     lastOffset: next - 1,
     lac: p.committed,
     barrier,
+    appendMs: 0,
     payload: EMPTY,
   });
   active.lacSent = p.committed;

@@ -68,7 +68,7 @@ function advance(p: Partition, creation: Creation, now: number, out: Effect[]): 
     log(p, out, "segment.created", { base: creation.base, k: creation.segment.k, copies: made });
     return creationDone(p, now, out);
   }
-  if (!creation.starved) alarm(out, "notEnoughNodes", `${made} of ${wanted(p)} storage nodes for a new segment`);
+  if (creation.attempts === 0) alarm(out, "notEnoughNodes", `${made} of ${wanted(p)} storage nodes for a new segment`);
   creation.starved = true;
   creation.retryAtMs = now + RETRY_MS_FACTOR * p.options.timers.metadataRetryMs;
   creationStarved(p, now, out);

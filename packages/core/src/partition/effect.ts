@@ -86,6 +86,8 @@ export interface SendAppendEffect {
   readonly lastOffset: number;
   readonly lac: number;
   readonly barrier: number;
+  /** Broker append time of the batches, wall clock; 0 for empty appends. */
+  readonly appendMs: number;
   readonly payload: Uint8Array;
 }
 

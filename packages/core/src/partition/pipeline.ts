@@ -132,6 +132,7 @@ function sendItem(p: Partition, active: ActiveSegment, item: PendingBatch, targe
     lastOffset: item.last,
     lac: p.committed,
     barrier: 0,
+    appendMs: item.wallMs,
     payload: item.payload,
   });
 }

@@ -21,6 +21,7 @@ import type { Partition, Recovering, Recovery, RecoveryMember } from "./state.ts
  * Nothing of it is visible to a reader before the transaction of A6 publishes end and replica set together.
  */
 const ALARM_AFTER_FACTOR = 3;
+const HEX16 = /^[0-9a-f]{16}$/;
 
 export function startRecovery(p: Partition, tail: SegmentRecord, now: number, out: Effect[]): void {
   const recovery: Recovery = {
@@ -78,8 +79,10 @@ const isVote = (a: FenceAnswer): boolean =>
 /** True when the answer belonged to the recovery. */
 export function onRecoveryAnswer(p: Partition, role: Recovering, call: number, result: ControlAnswer, now: number, out: Effect[]): boolean {
   const { recovery } = role;
-  const member = recovery.members.find((m) => m.call === call && m.verdict === "asked");
+  const member = recovery.members.find((m) => m.call === call && m.verdict !== "trusted");
   if (member === undefined) return onCopyAnswer(p, recovery, call, result, now, out);
+  // A late answer counts too: a node that is fenced stays fenced.
+  member.call = 0;
   if (result.kind === "fence") {
     const { answer } = result;
     if (answer.code !== 0 && errorCodeOf(answer.code) === "STALE_EPOCH") {
@@ -87,8 +90,9 @@ export function onRecoveryAnswer(p: Partition, role: Recovering, call: number, r
       return true;
     }
     member.answer = answer;
-    member.verdict = isVote(answer) ? "trusted" : "unknown";
     const empty = answer.status === "FENCED_EMPTY" || answer.last < recovery.tail.base;
+    const hashed = empty || recovery.step === "sealedTail" || HEX16.test(answer.chainHash);
+    member.verdict = isVote(answer) && hashed ? "trusted" : "unknown";
     member.last = empty ? recovery.tail.base - 1 : answer.last;
   } else member.verdict = "unknown";
   consider(p, recovery, now, out);
@@ -155,6 +159,7 @@ export function distrust(p: Partition, r: Recovery, m: RecoveryMember, now: numb
 /** A member that cannot be read or written any more is unknown: back to R2 with the rest. */
 export function lost(p: Partition, r: Recovery, m: RecoveryMember, now: number, out: Effect[]): void {
   m.verdict = "unknown";
+  m.call = 0;
   m.agrees = false;
   r.step = "fence";
   r.task = undefined;
