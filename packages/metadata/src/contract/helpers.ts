@@ -104,5 +104,5 @@ export interface CaseContext {
   readonly prefix: string;
   store: MetadataStore;
 }
-/** Runs a case of the contract. */
-export type RunCase = (body: (context: CaseContext) => Promise<void>) => () => Promise<void>;
+/** Registers a case of the contract as a test. */
+export type RunCase = (name: string, body: (context: CaseContext) => Promise<void>) => void;

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, jest } from "@jest/globals";
+import { afterAll, beforeAll, describe, test } from "@jest/globals";
 import { faultCases, leaseFaultCases, restartCases, watchFaultCases } from "./faults.ts";
 import type { RunCase } from "./helpers.ts";
 import { leaseCases } from "./leases.ts";
@@ -16,7 +16,6 @@ const CASE_TIMEOUT_MS = 60_000;
  */
 export function describeMetadataStoreContract(subject: MetadataContractSubject, options: { readonly faults: boolean }): void {
   describe(`metadata store contract: ${subject.name}`, () => {
-    jest.setTimeout(CASE_TIMEOUT_MS);
     let server: MetadataContractServer | undefined;
     let cases = 0;
     beforeAll(async () => {
@@ -25,7 +24,7 @@ export function describeMetadataStoreContract(subject: MetadataContractSubject, 
     afterAll(async () => {
       await server?.tearDown();
     });
-    const run: RunCase = (body) => async () => {
+    const runBody = async (body: Parameters<RunCase>[1]): Promise<void> => {
       if (server === undefined) throw new Error(`${subject.name} was not set up`);
       const context = { server, prefix: `case-${++cases}/`, store: await server.open() };
       try {
@@ -34,6 +33,7 @@ export function describeMetadataStoreContract(subject: MetadataContractSubject, 
         await context.store.close();
       }
     };
+    const run: RunCase = (name, body) => test(name, () => runBody(body), CASE_TIMEOUT_MS);
     transactionCases(run);
     watchCases(run);
     leaseCases(run);
