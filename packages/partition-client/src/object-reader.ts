@@ -70,10 +70,7 @@ export class ObjectReader {
     const index = await this.#index(object);
     const position = index.positionOfTimestamp(timestampMs);
     if (position === undefined) return -1;
-    const bytes = await this.#range(object, position, Math.min(index.footer.batchBytes - position, limits.indexIntervalBytes));
-    let first = -1;
-    if (bytes.length >= 8) first = Number(new DataView(bytes.buffer, bytes.byteOffset, 8).getBigInt64(0));
-    return first;
+    return index.offsetAt(position);
   }
 
   async #range(object: ObjectRef, from: number, length: number): Promise<Uint8Array> {
