@@ -22,7 +22,7 @@ export class Deletion {
   }
 
   async run(): Promise<void> {
-    for (const topic of [...this.#duty.view.topics.values()]) {
+    for (const topic of this.#duty.view.topics.values()) {
       if (topic.record.phase === "DELETING") await this.#step(topic);
     }
   }

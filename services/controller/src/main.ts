@@ -4,7 +4,7 @@ import { controllerConfig, limitsOf } from "./config.ts";
 import { createController } from "./service.ts";
 
 await runService("controller", controllerConfig, async ({ config, logger, clock, random }) => {
-  const { environment, identity, close } = await openEnvironment("controller", config, { logger, clock, random });
+  const opened = await openEnvironment("controller", config, { logger, clock, random });
   const metrics = createMetrics({ service: "controller" });
   const health = createHealth("controller", clock);
   const healthServer = createHealthServer({
@@ -15,8 +15,8 @@ await runService("controller", controllerConfig, async ({ config, logger, clock,
     metrics: [metrics, processMetrics()],
   });
   const controller = createController({
-    environment,
-    identity,
+    environment: opened.environment,
+    identity: opened.identity,
     metrics,
     health,
     rpcListener: listenerOf(config, "rpc"),
@@ -35,7 +35,7 @@ await runService("controller", controllerConfig, async ({ config, logger, clock,
     async stop() {
       await controller.stop();
       await healthServer.stop();
-      await close();
+      await opened.close();
     },
   };
 });

@@ -19,7 +19,7 @@ export class Nodes {
 
   async run(): Promise<void> {
     const { view, keys, leadership, logger } = this.#duty;
-    for (const [id, node] of [...view.nodes]) {
+    for (const [id, node] of view.nodes) {
       const phase = this.#phaseOf(id, node.record.phase);
       if (phase === node.record.phase) continue;
       const key = keys.node(node.record.id);

@@ -44,10 +44,9 @@ export class RetentionRun {
     return marked;
   }
 
-  /** Times that brokers and stores wrote down; the topic's own birth as well, so that a new cluster has one. */
+  /** Times that brokers and storage nodes wrote down. None of this controller's own: its clock is what they are compared with. */
   #largestPersistedMs(): number {
     let largest = 0;
-    for (const { record } of this.#duty.view.topics.values()) largest = Math.max(largest, record.createdAtMs);
     for (const p of this.#duty.view.partitions.values()) {
       for (const { record: s } of p.segments.values())
         largest = Math.max(largest, s.lastAppendMs ?? 0, s.sealedAtMs ?? 0, s.offloadedAtMs ?? 0);

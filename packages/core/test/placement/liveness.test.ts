@@ -22,7 +22,8 @@ function rig(names: string) {
     gone: (x: string) => feed({ kind: "gone", instance: instanceId(x) }),
     /** Ticks on time; those in `beating` send heartbeats before each. */
     pass(ms: number, beating = "") {
-      for (let end = nowMs + ms; nowMs < end;) {
+      const end = nowMs + ms;
+      while (nowMs < end) {
         nowMs += limits.tickMs;
         for (const x of beating) feed({ kind: "heartbeat", instance: instanceId(x) });
         feed({ kind: "tick" });

@@ -7,7 +7,7 @@ import {
   type PlacementMove,
   type PlacementPartition,
 } from "@sluice/core/placement";
-import fc from "fast-check";
+import * as fc from "fast-check";
 
 const broker = (id: string, state: PlacementBroker["state"] = "OPEN", load = 0, zone = "a"): PlacementBroker => ({
   id: memberId(id),
