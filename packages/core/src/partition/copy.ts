@@ -4,7 +4,7 @@ import { chooseReplicas } from "../placement/replicas.ts";
 import type { Effect } from "./effect.ts";
 import type { ControlAnswer } from "./input.ts";
 import { alarm, avoid, control, draw, epochOf, log, stepDown } from "./machine.ts";
-import { consider, distrust, fenceAll, holdersOf, lost, recovered } from "./recovery.ts";
+import { distrust, fenceAll, holdersOf, lost } from "./votes.ts";
 import { QUORUM } from "./state.ts";
 import type { CopyTask, Partition, RebuildTask, Recovery, RecoveryMember } from "./state.ts";
 
@@ -15,10 +15,13 @@ import type { CopyTask, Partition, RebuildTask, Recovery, RecoveryMember } from 
  */
 const RETRIES_MAX = 3;
 
-/** What is still to be done for two copies; `recovered` when nothing is. */
+/** What is still to be done for two copies; step "copied" when nothing is. */
 export function bringTo(p: Partition, r: Recovery, now: number, out: Effect[]): void {
   const holders = holdersOf(r);
-  if (p.mutants.M4 || holders.length >= QUORUM || (r.end < r.tail.base && holders.length > 0)) return recovered(p, r, [], now, out);
+  if (p.mutants.M4 || holders.length >= QUORUM || (r.end < r.tail.base && holders.length > 0)) {
+    r.step = "copied";
+    return;
+  }
   const shorter = r.members.find((m) => m.verdict === "trusted" && m.last < r.end);
   if (shorter !== undefined) return startTask(p, r, shorter, shorter.agrees ? "append" : "verify", now, out);
   startRebuild(p, r, now, out);
@@ -104,7 +107,7 @@ function onTaskAnswer(p: Partition, r: Recovery, task: CopyTask, result: Control
     target.last = result.answer.last;
     task.next = target.last + 1;
     if (target.last < r.end) return readNext(p, r, task, now, out);
-    if (target.last > r.end || result.answer.chainHash !== source.answer?.chainHash) return distrust(p, r, target, now, out);
+    if (target.last > r.end || result.answer.chainHash !== source.answer?.chainHash) return distrust(r, target, out);
     target.agrees = true;
     r.task = undefined;
     return bringTo(p, r, now, out);
@@ -118,7 +121,7 @@ function onTaskAnswer(p: Partition, r: Recovery, task: CopyTask, result: Control
     }
   }
   if (++task.retries <= RETRIES_MAX) return readNext(p, r, task, now, out);
-  lost(p, r, result.kind === "recoveryAppend" || (result.kind === "failed" && task.kind === "append") ? target : source, now, out);
+  lost(r, result.kind === "recoveryAppend" || (result.kind === "failed" && task.kind === "append") ? target : source);
 }
 
 function verify(p: Partition, r: Recovery, task: CopyTask, run: Uint8Array, now: number, out: Effect[]): void {
@@ -127,12 +130,12 @@ function verify(p: Partition, r: Recovery, task: CopyTask, run: Uint8Array, now:
   cursor.reset(run);
   while (cursor.next()) {
     const { header } = cursor;
-    if (header.baseOffset !== task.next) return distrust(p, r, target, now, out);
+    if (header.baseOffset !== task.next) return distrust(r, target, out);
     task.chain.add(header.baseOffset, header.partitionLeaderEpoch, header.crc);
     task.next = header.lastOffset + 1;
   }
   if (task.next <= r.end) return readNext(p, r, task, now, out);
-  if (task.chain.hex() !== source.answer?.chainHash) return distrust(p, r, target, now, out);
+  if (task.chain.hex() !== source.answer?.chainHash) return distrust(r, target, out);
   target.agrees = true;
   r.task = undefined;
   startTask(p, r, target, "append", now, out);
@@ -197,10 +200,12 @@ function onRebuildAnswer(
         agrees: true,
         copied: true,
       };
-      return recovered(p, r, [extra], now, out);
+      r.rebuilt = extra;
+      r.step = "copied";
+      return;
     }
   }
-  if (result.kind === "recoveryRead") return lost(p, r, source, now, out);
+  if (result.kind === "recoveryRead") return lost(r, source);
   avoid(p, task.replica.node, now);
   startRebuild(p, r, now, out);
 }
@@ -212,8 +217,7 @@ export function tickCopies(p: Partition, r: Recovery, now: number, out: Effect[]
   else if (r.step === "rebuild" && r.rebuild === undefined && now >= r.retryAtMs) {
     // Either a node for the copy, or the other member, may have come back.
     r.step = "fence";
-    r.graceUntilMs = 0;
+    r.graceUntilMs = now + p.options.timers.lacFlushMs;
     fenceAll(p, r, now, out);
-    consider(p, r, now, out);
   }
 }

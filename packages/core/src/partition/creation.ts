@@ -1,11 +1,9 @@
 import { errorCodeOf } from "../model/index.ts";
 import type { SegmentId } from "../model/index.ts";
 import { chooseReplicas } from "../placement/replicas.ts";
-import { submitPublish } from "./acquire.ts";
 import type { Effect, SuspectReason } from "./effect.ts";
 import type { CandidateNode, ControlAnswer } from "./input.ts";
 import { alarm, avoid, control, draw, epochOf, log, nextNonce, stepDown } from "./machine.ts";
-import { creationStarved, submitRoll, tryFreeze } from "./roll.ts";
 import { QUORUM } from "./state.ts";
 import type { Creation, Partition } from "./state.ts";
 
@@ -66,12 +64,11 @@ function advance(p: Partition, creation: Creation, now: number, out: Effect[]): 
   if (made >= wanted(p)) {
     creation.done = true;
     log(p, out, "segment.created", { base: creation.base, k: creation.segment.k, copies: made });
-    return creationDone(p, now, out);
+    return;
   }
   if (creation.attempts === 0) alarm(out, "notEnoughNodes", `${made} of ${wanted(p)} storage nodes for a new segment`);
   creation.starved = true;
   creation.retryAtMs = now + RETRY_MS_FACTOR * p.options.timers.metadataRetryMs;
-  creationStarved(p, now, out);
 }
 
 function ask(p: Partition, creation: Creation, node: CandidateNode, now: number, out: Effect[]): void {
@@ -87,13 +84,6 @@ function ask(p: Partition, creation: Creation, node: CandidateNode, now: number,
   };
   const call = control(p, replica, { kind: "create", request }, appendTimeoutMs, out);
   creation.members.push({ replica, call, status: "asked", segmentNumber: 0, deadlineMs: now + appendTimeoutMs });
-}
-
-export function creationDone(p: Partition, now: number, out: Effect[]): void {
-  if (p.role.kind === "opening") return submitPublish(p, p.role, now, out);
-  if (p.role.kind !== "serving" || p.role.roll === undefined) return;
-  if (p.role.roll.step === "quiesce") tryFreeze(p, p.role, now, out);
-  else submitRoll(p, p.role, now, out);
 }
 
 /** True when the answer belonged to the creation under way. */

@@ -1,5 +1,5 @@
 import { sameSegment } from "../model/index.ts";
-import { quorumDurable } from "./pipeline.ts";
+import { quorumDurable } from "./active.ts";
 import { QUORUM } from "./state.ts";
 import type { Partition, PendingBatch, Serving } from "./state.ts";
 

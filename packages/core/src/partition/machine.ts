@@ -27,6 +27,8 @@ export function createPartition(options: PartitionOptions): Partition {
     forceInstance: undefined,
     register: undefined,
     txn: undefined,
+    settled: undefined,
+    rollWanted: undefined,
     creation: undefined,
     release: undefined,
     seals: [],
@@ -159,6 +161,8 @@ export function stepDown(p: Partition, reason: StepDownReason, out: Effect[]): v
     out.push({ kind: "barrierReply", requestId: b.requestId, code: "NOT_OWNER", committed: -1, logStart: p.logStart });
   p.role = { kind: "idle" };
   p.txn = undefined;
+  p.settled = undefined;
+  p.rollWanted = undefined;
   p.creation = undefined;
   p.release = undefined;
   p.register = undefined;

@@ -4,10 +4,9 @@ import type { ErrorCode } from "../model/index.ts";
 import { advanceProducers, checkSequence, lastSequenceOf, noteInFlight } from "../producer/index.ts";
 import type { Effect, SuspectReason } from "./effect.ts";
 import type { AppendInput, AppendedInput, LinkInput } from "./input.ts";
-import { alarm, answering, answeringCount, avoid, ensureTimer, epochOf, noteWall, reply, stepDown, tailMark } from "./machine.ts";
+import { alarm, answeringCount, avoid, ensureTimer, epochOf, noteWall, reply, stepDown, tailMark } from "./machine.ts";
 import { settleBarriers } from "./barrier.ts";
-import { continueRelease } from "./release.ts";
-import { startRoll, tryFreeze } from "./roll.ts";
+import { quorumDurable, retarget } from "./active.ts";
 import { QUORUM } from "./state.ts";
 import type { ActiveSegment, Partition, PendingBatch, RollReason, Serving, Slot } from "./state.ts";
 
@@ -98,7 +97,7 @@ function admit(p: Partition, role: Serving, input: AppendInput, records: number,
   p.nextOffset = item.last + 1;
   if (maySend(role)) {
     sendUnsent(p, role, now, out);
-    if (role.active.bytes >= p.config.segmentBytes) startRoll(p, role, "size", now, out);
+    if (role.active.bytes >= p.config.segmentBytes) p.rollWanted = "size";
     if (pipeline.bytes > limits.replicaLagBytesMax) checkLagBytes(p, role, now, out);
   }
   ensureTimer(p, now + p.options.timers.lacFlushMs, out);
@@ -146,10 +145,6 @@ function resend(p: Partition, active: ActiveSegment, slot: Slot, now: number, ou
   slot.progressMs = now;
 }
 
-export function retarget(active: ActiveSegment): void {
-  active.targets = active.slots.filter(answering).map((s) => ({ replica: s.replica, segmentNumber: s.segmentNumber }));
-}
-
 export function onAppended(p: Partition, input: AppendedInput, now: number, out: Effect[]): void {
   if (p.role.kind !== "serving") return;
   const role = p.role;
@@ -190,19 +185,6 @@ export function lastSentOffset(p: Partition, active: ActiveSegment): number {
   return Math.max(active.base - 1, (firstUnsent === undefined ? p.nextOffset : firstUnsent.first) - 1);
 }
 
-/** Highest offset that at least QUORUM members hold: the second highest of two or three. */
-export function quorumDurable(active: ActiveSegment): number {
-  let highest = -Infinity;
-  let second = -Infinity;
-  for (const { durable } of active.slots) {
-    if (durable > highest) {
-      second = highest;
-      highest = durable;
-    } else if (durable > second) second = durable;
-  }
-  return second;
-}
-
 /** Moves the committed mark to what two members hold, tells the tail and the producers, and lets go of what nobody needs. */
 export function commit(p: Partition, role: Serving, now: number, out: Effect[]): void {
   const { active } = role;
@@ -231,8 +213,6 @@ export function commit(p: Partition, role: Serving, now: number, out: Effect[]):
     for (let r = from; r < i; r++) acknowledge(p, pipeline.items[r] as PendingBatch, out);
   }
   trim(p, active);
-  if (role.roll !== undefined) tryFreeze(p, role, now, out);
-  if (p.release !== undefined) continueRelease(p, now, out);
   ensureTimer(p, now + p.options.timers.lacFlushMs, out);
 }
 
@@ -298,7 +278,7 @@ export function failSlot(
   avoid(p, slot.replica.node, now);
   out.push({ kind: "reportSuspect", node: slot.replica.node, reason: suspect });
   trim(p, role.active);
-  startRoll(p, role, reason, now, out);
+  p.rollWanted = reason;
 }
 
 function checkLagBytes(p: Partition, role: Serving, now: number, out: Effect[]): void {
@@ -326,6 +306,6 @@ export function onLink(p: Partition, input: LinkInput, now: number, out: Effect[
     }
     avoid(p, input.node, now);
     out.push({ kind: "reportSuspect", node: input.node, reason: input.reason === "none" ? "reset" : input.reason });
-    startRoll(p, role, "link", now, out);
+    p.rollWanted = "link";
   }
 }

@@ -4,11 +4,12 @@ import type { SegmentRecord } from "../model/index.ts";
 import { createProducers, decodeProducers, truncateProducers } from "../producer/index.ts";
 import type { ProducerTable } from "../producer/index.ts";
 import type { FenceAnswer } from "../replica/index.ts";
-import { startOpening } from "./acquire.ts";
 import { bringTo, onCopyAnswer, tickCopies } from "./copy.ts";
 import type { Effect } from "./effect.ts";
 import type { ControlAnswer } from "./input.ts";
-import { alarm, control, epochOf, fenceQuorum, log, memberKeys, nextCall, stepDown, wallAt } from "./machine.ts";
+import { alarm, control, emptyPipeline, epochOf, fenceQuorum, log, nextCall, stepDown, wallAt } from "./machine.ts";
+import { startOpening } from "./opening.ts";
+import { blocked, distrust, fenceAll, holdersOf } from "./votes.ts";
 import type { Partition, Recovering, Recovery, RecoveryMember } from "./state.ts";
 
 /**
@@ -20,10 +21,24 @@ import type { Partition, Recovering, Recovery, RecoveryMember } from "./state.ts
  *
  * Nothing of it is visible to a reader before the transaction of A6 publishes end and replica set together.
  */
-const ALARM_AFTER_FACTOR = 3;
 const HEX16 = /^[0-9a-f]{16}$/;
 
-export function startRecovery(p: Partition, tail: SegmentRecord, now: number, out: Effect[]): void {
+/** A3 is known to have committed; `tail` is the tail segment's record at its revision. */
+export function claimed(p: Partition, tail: SegmentRecord | undefined, now: number, out: Effect[]): void {
+  p.nextK = 0;
+  p.pipeline = emptyPipeline();
+  log(p, out, "partition.claimed", { tail: tail === undefined ? "none" : `${tail.segment.epoch}-${tail.segment.k}` });
+  const named = p.register?.state.tail;
+  if (tail !== undefined) return startRecovery(p, tail, now, out);
+  if (named !== undefined && p.logStart < named.base) {
+    alarm(out, "invariant", `the register names tail ${named.segment.epoch}-${named.segment.k}, which has no key`);
+    return stepDown(p, "invariant", out);
+  }
+  // No segment yet, or retention has removed the last one and raised the log start past it.
+  startOpening(p, p.logStart, createProducers(), undefined, [], now, out);
+}
+
+function startRecovery(p: Partition, tail: SegmentRecord, now: number, out: Effect[]): void {
   const recovery: Recovery = {
     tail,
     members: tail.replicas.map((replica) => ({
@@ -44,6 +59,7 @@ export function startRecovery(p: Partition, tail: SegmentRecord, now: number, ou
     reference: -1,
     task: undefined,
     rebuild: undefined,
+    rebuilt: undefined,
     producersCall: 0,
     alarmed: false,
     startedMs: now,
@@ -52,24 +68,6 @@ export function startRecovery(p: Partition, tail: SegmentRecord, now: number, ou
   if (recovery.step === "fence") return fenceAll(p, recovery, now, out);
   if (tail.phase !== "LOCAL_DELETED" && tail.phase !== "LOCAL_DELETING" && tail.replicas.length > 0) return fenceAll(p, recovery, now, out);
   readObject(p, recovery, now, out);
-}
-
-/** R1: every member without a trusted answer is asked (again). */
-export function fenceAll(p: Partition, r: Recovery, now: number, out: Effect[]): void {
-  r.round++;
-  r.retryAtMs = 0;
-  for (const m of r.members) {
-    if (m.verdict === "trusted") continue;
-    m.verdict = "asked";
-    m.deadlineMs = now + p.options.timers.appendTimeoutMs;
-    const request = {
-      partition: p.options.partition,
-      segment: r.tail.segment,
-      epoch: epochOf(p),
-      incarnation: m.replica.incarnation,
-    };
-    m.call = control(p, m.replica, { kind: "fence", request }, p.options.timers.appendTimeoutMs, out);
-  }
 }
 
 /** R2: what counts as a vote. Everything else is unknown, never "nothing there". */
@@ -100,7 +98,7 @@ export function onRecoveryAnswer(p: Partition, role: Recovering, call: number, r
 }
 
 /** R2 and R3 once enough has been heard. */
-export function consider(p: Partition, r: Recovery, now: number, out: Effect[]): void {
+function consider(p: Partition, r: Recovery, now: number, out: Effect[]): void {
   if (r.step === "sealedTail") return considerSealed(p, r, now, out);
   if (r.step !== "fence") return;
   const trusted = r.members.filter((m) => m.verdict === "trusted");
@@ -118,15 +116,16 @@ export function consider(p: Partition, r: Recovery, now: number, out: Effect[]):
   chooseEnd(p, r, trusted, now, out);
 }
 
-/** Not enough to decide: stay RECOVERING, ask again. The sealed history stays readable meanwhile. */
-function blocked(p: Partition, r: Recovery, why: string, now: number, out: Effect[]): void {
-  const { timers } = p.options;
-  r.step = r.step === "sealedTail" ? "sealedTail" : "fence";
-  r.graceUntilMs = 0;
-  r.retryAtMs = now + timers.metadataRetryMs * Math.min(r.round, 10);
-  if (r.alarmed || now - r.startedMs < ALARM_AFTER_FACTOR * timers.appendTimeoutMs) return;
-  r.alarmed = true;
-  alarm(out, "recoveryBlocked", `${why} (${memberKeys(r.members)})`);
+/** What the last answer has made possible. */
+export function advanceRecovery(p: Partition, role: Recovering, now: number, out: Effect[]): void {
+  const r = role.recovery;
+  if (r.step === "decide") {
+    r.step = "fence";
+    const trusted = r.members.filter((m) => m.verdict === "trusted");
+    if (trusted.length >= fenceQuorum(r.members.length)) chooseEnd(p, r, trusted, now, out);
+    else blocked(p, r, "a copy was lost during recovery", now, out);
+  }
+  if (r.step === "copied") recovered(p, r, now, out);
 }
 
 /** R3. */
@@ -144,42 +143,15 @@ function chooseEnd(p: Partition, r: Recovery, trusted: readonly RecoveryMember[]
     else if (m.last < r.tail.base) m.agrees = true;
     else if (m.last === r.end) {
       if (m.answer?.chainHash === reference.answer?.chainHash) m.agrees = true;
-      else return distrust(p, r, m, now, out);
+      else return distrust(r, m, out);
     }
   }
   bringTo(p, r, now, out);
 }
 
-/** Copies that differ on what both hold: the answer is no vote any more, and nobody guesses which of two is right. */
-export function distrust(p: Partition, r: Recovery, m: RecoveryMember, now: number, out: Effect[]): void {
-  const reference = r.members[r.reference];
-  alarm(out, "copiesDiffer", `${m.replica.node} and ${reference?.replica.node ?? "?"} differ within ${r.tail.base}..${m.last}`);
-  lost(p, r, m, now, out);
-}
-/** A member that cannot be read or written any more is unknown: back to R2 with the rest. */
-export function lost(p: Partition, r: Recovery, m: RecoveryMember, now: number, out: Effect[]): void {
-  m.verdict = "unknown";
-  m.call = 0;
-  m.agrees = false;
-  r.step = "fence";
-  r.task = undefined;
-  r.rebuild = undefined;
-  // What was appended to since its answer has to answer anew: hash and producers have moved.
-  for (const x of r.members) {
-    if (x.copied) x.verdict = "unknown";
-    x.copied = false;
-  }
-  const trusted = r.members.filter((x) => x.verdict === "trusted");
-  if (trusted.length >= fenceQuorum(r.members.length)) return chooseEnd(p, r, trusted, now, out);
-  blocked(p, r, "a copy was lost during recovery", now, out);
-}
-
-/** Members that hold [base..end], durable and compared. */
-export const holdersOf = (r: Recovery): RecoveryMember[] =>
-  r.members.filter((m) => m.verdict === "trusted" && m.agrees && m.last === r.end);
-
 /** R4 is done: the sealed record is private until A6 publishes it. */
-export function recovered(p: Partition, r: Recovery, extra: readonly RecoveryMember[], now: number, out: Effect[]): void {
+function recovered(p: Partition, r: Recovery, now: number, out: Effect[]): void {
+  const extra = r.rebuilt === undefined ? [] : [r.rebuilt];
   const holders = p.mutants.M4 ? r.members.filter((m) => m.verdict === "trusted") : [...holdersOf(r), ...extra];
   const missing = r.members.filter((m) => !holders.includes(m)).map((m) => m.replica);
   const answer = r.members[r.reference]?.answer;

@@ -3,7 +3,7 @@ import type { Effect } from "./effect.ts";
 import type { ReleaseInput } from "./input.ts";
 import { log, nextNonce, sealAll, stepDown } from "./machine.ts";
 import { sendUnsent } from "./pipeline.ts";
-import { sealedRecord } from "./roll.ts";
+import { sealedRecord } from "./active.ts";
 import type { Partition, Serving } from "./state.ts";
 import { submit } from "./transaction.ts";
 
@@ -15,7 +15,6 @@ export function onRelease(p: Partition, input: ReleaseInput, now: number, out: E
   if (p.role.kind === "idle" || p.release !== undefined) return;
   p.release = { target: input.target, step: "announce", deadlineMs: now + p.options.timers.handOverMs };
   if (p.role.kind === "reading") return stepDown(p, "released", out);
-  if (p.role.kind === "serving") beginRelease(p, p.role, now, out);
   // While the partition is being taken: it is handed on once open, or given back when that takes too long (tickRelease).
 }
 
@@ -35,11 +34,10 @@ export function beginRelease(p: Partition, role: Serving, now: number, out: Effe
 }
 
 /** RELEASING is written: no more intake. */
-export function announced(p: Partition, now: number, out: Effect[]): void {
+export function announced(p: Partition, now: number): void {
   if (p.release === undefined) return;
   p.release.step = "drain";
   p.release.deadlineMs = now + p.options.timers.handOverMs / 2;
-  continueRelease(p, now, out);
 }
 
 /** Once everything admitted is committed, or was waited for: freeze, seal, give up. */
@@ -75,11 +73,6 @@ export function handedOver(p: Partition, segments: readonly SegmentRecord[], now
 export function tickRelease(p: Partition, now: number, out: Effect[]): void {
   const { release, register } = p;
   if (release === undefined || p.txn !== undefined || register === undefined) return;
-  if (p.role.kind === "serving") {
-    if (release.step === "announce") beginRelease(p, p.role, now, out);
-    else continueRelease(p, now, out);
-    return;
-  }
   if ((p.role.kind !== "recovering" && p.role.kind !== "opening") || now < release.deadlineMs) return;
   // The take-over does not get on: give the partition back as it is, tail open; the next owner recovers it.
   p.role = { kind: "claiming" };

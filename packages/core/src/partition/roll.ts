@@ -1,15 +1,14 @@
-import { ChainHash } from "../log/index.ts";
 import type { PartitionState as RegisterState, SegmentRecord } from "../model/index.ts";
 import { encodeProducers } from "../producer/index.ts";
 import { sendBarrier } from "./barrier.ts";
 import { goodNodes, nodesWanted, startCreation } from "./creation.ts";
 import type { Effect } from "./effect.ts";
 import type { MetaGotInput } from "./input.ts";
-import { answering, answeringCount, isUnconfirmed, log, nextCall, nextNonce, sealAll, stepDown, tailMark, wallAt } from "./machine.ts";
-import { retarget, sendUnsent } from "./pipeline.ts";
-import { beginRelease } from "./release.ts";
+import { answering, answeringCount, isUnconfirmed, log, nextCall, nextNonce, sealAll, stepDown, tailMark } from "./machine.ts";
+import { newActive, sealedRecord } from "./active.ts";
+import { sendUnsent } from "./pipeline.ts";
 import { QUORUM } from "./state.ts";
-import type { ActiveSegment, Creation, Partition, Roll, RollReason, Serving } from "./state.ts";
+import type { Partition, Roll, RollReason, Serving } from "./state.ts";
 import { submit } from "./transaction.ts";
 
 /**
@@ -25,39 +24,6 @@ import { submit } from "./transaction.ts";
 const ROLLS_IN_ROW_MAX = 7;
 const CALM_MS_FACTOR = 10;
 
-export function newActive(creation: Creation, now: number): ActiveSegment {
-  const active: ActiveSegment = {
-    segment: creation.segment,
-    base: creation.base,
-    slots: creation.members
-      .filter((m) => m.status === "made")
-      .map((m) => ({
-        replica: m.replica,
-        segmentNumber: m.segmentNumber,
-        durable: creation.base - 1,
-        next: 0,
-        live: true,
-        linkUp: true,
-        progressMs: now,
-        barrier: 0,
-        gaps: 0,
-      })),
-    openedMs: now,
-    frozen: false,
-    chain: new ChainHash(),
-    bytes: 0,
-    committedBytes: 0,
-    firstAppendMs: 0,
-    lastAppendMs: 0,
-    maxTimestampMs: 0,
-    lacSent: creation.base - 1,
-    lastSendMs: now,
-    targets: [],
-  };
-  retarget(active);
-  return active;
-}
-
 export function startRoll(p: Partition, role: Serving, reason: RollReason, now: number, out: Effect[]): void {
   if (p.release !== undefined || role.active.frozen) return;
   const answer = answeringCount(role);
@@ -67,7 +33,7 @@ export function startRoll(p: Partition, role: Serving, reason: RollReason, now: 
     return;
   }
   if (unconfirmed && answer >= QUORUM) return;
-  if (now < p.nextRollMs && reason !== "size" && answer >= QUORUM) return;
+  if (now < p.nextRollMs && answer >= QUORUM) return;
   const roll: Roll = { reason, step: "prepare", call: 0, deadlineMs: 0, end: -1, holders: [], lacking: [] };
   role.roll = roll;
   log(p, out, "segment.rolling", { reason, committed: p.committed, answering: answer });
@@ -107,15 +73,14 @@ function backOff(p: Partition, now: number): void {
   p.rollsInRow++;
   p.lastRollMs = now;
 }
-export function creationStarved(p: Partition, now: number, out: Effect[]): void {
-  if (p.role.kind === "serving" && p.role.roll?.step === "quiesce") callOff(p, p.role, "nodes", now, out);
-}
 
 /** In the quiesce step: freezes once the next segment is made and every member that answers has everything (or was waited for). */
 export function tryFreeze(p: Partition, role: Serving, now: number, out: Effect[]): void {
   const { roll, active } = role;
   const { creation } = p;
-  if (roll?.step !== "quiesce" || creation === undefined || !creation.done || p.txn !== undefined) return;
+  if (roll?.step !== "quiesce" || creation === undefined || p.txn !== undefined) return;
+  if (creation.starved) return callOff(p, role, "nodes", now, out);
+  if (!creation.done) return;
   const goal = creation.base - 1;
   if (p.committed < goal) return;
   const all = active.slots.every((s) => !answering(s) || s.durable >= goal);
@@ -131,32 +96,7 @@ function freeze(p: Partition, role: Serving, roll: Roll, now: number, out: Effec
   for (const slot of active.slots) (slot.durable >= roll.end ? roll.holders : roll.lacking).push(slot.replica);
   p.pipeline.unsent = p.pipeline.uncommitted;
   log(p, out, "segment.frozen", { end: roll.end, reason: roll.reason });
-  if (p.creation?.base === roll.end + 1) {
-    if (p.creation.done) submitRoll(p, role, now, out);
-  } else startCreation(p, roll.end + 1, encodeProducers(p.producers), now, out);
-}
-
-/** The record of the segment as its seal publishes it. */
-export function sealedRecord(
-  p: Partition,
-  active: ActiveSegment,
-  roll: Pick<Roll, "end" | "holders" | "lacking">,
-  now: number,
-): SegmentRecord {
-  return {
-    segment: active.segment,
-    base: active.base,
-    end: roll.end,
-    phase: "SEALED",
-    replicas: roll.holders,
-    ...(roll.lacking.length === 0 ? {} : { missing: roll.lacking }),
-    sizeBytes: active.committedBytes,
-    chainHash: active.chain.hex(),
-    firstAppendMs: active.firstAppendMs,
-    lastAppendMs: active.lastAppendMs,
-    maxTimestampMs: active.maxTimestampMs,
-    sealedAtMs: wallAt(p, now),
-  };
+  if (p.creation?.base !== roll.end + 1) startCreation(p, roll.end + 1, encodeProducers(p.producers), now, out);
 }
 
 /** F4. */
@@ -196,7 +136,6 @@ export function rolled(p: Partition, segments: readonly SegmentRecord[], now: nu
   out.push({ kind: "markTail", mark: tailMark(p, role) });
   sendUnsent(p, role, now, out);
   if (p.barriers.length > 0 || p.barrierSentMs !== 0) sendBarrier(p, role, now, out);
-  if (p.release !== undefined) beginRelease(p, role, now, out);
 }
 
 /** Mutants M28 alone: takes the freeze back. */
@@ -211,17 +150,15 @@ export function tickRoll(p: Partition, role: Serving, now: number, out: Effect[]
   const { roll, active } = role;
   if (roll?.step === "prepare" && now >= roll.deadlineMs) return callOff(p, role, "metadata", now, out);
   if (roll?.step === "quiesce") {
-    tryFreeze(p, role, now, out);
     if (now >= roll.deadlineMs + p.options.timers.appendTimeoutMs && !active.frozen) {
       if (p.committed < (p.creation?.base ?? 0) - 1 && !isUnconfirmed(p, now)) freeze(p, role, roll, now, out);
       else callOff(p, role, "slow", now, out);
     }
     return;
   }
-  if (roll?.step === "frozen") return submitRoll(p, role, now, out);
   if (roll !== undefined || p.release !== undefined) return;
   const lost = active.slots.some((s) => !answering(s));
-  if (lost) return startRoll(p, role, "link", now, out);
+  if (lost) return startRoll(p, role, p.rollWanted ?? "link", now, out);
   if (active.bytes >= p.config.segmentBytes) return startRoll(p, role, "size", now, out);
   if (p.nextOffset > active.base && now - active.openedMs >= p.config.segmentMs) return startRoll(p, role, "age", now, out);
   if (active.slots.length < 3 && goodNodes(p, now) >= 3) startRoll(p, role, "third", now, out);

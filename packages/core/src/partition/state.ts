@@ -186,7 +186,10 @@ export interface CopyTask {
 export interface Recovery {
   readonly tail: SegmentRecord;
   readonly members: RecoveryMember[];
-  step: "fence" | "verify" | "append" | "rebuild" | "sealedTail";
+  /** "decide": a vote was lost or gained, consider again; "copied": two copies hold everything. */
+  step: "fence" | "verify" | "append" | "rebuild" | "sealedTail" | "decide" | "copied";
+  /** The copy that a rebuild has made, a member beside the set. */
+  rebuilt: RecoveryMember | undefined;
   round: number;
   /** A fence quorum has answered: wait for the rest until this time. 0 = no quorum yet. */
   graceUntilMs: number;
@@ -220,6 +223,13 @@ export interface PendingTxn {
   attempts: number;
   /** Mutant M28 alone: the read that is to settle it. */
   settleCall: number;
+}
+
+/** A transaction of ours that is known to have committed, or a claim that is known to have lost; taken up by advance.ts within the same step. */
+export interface SettledTxn {
+  readonly purpose: TxnPurpose | "claimLost" | "resume";
+  readonly segments: readonly SegmentRecord[];
+  readonly segment: SegmentRecord | undefined;
 }
 
 export type RollReason = "size" | "age" | "slow" | "timeout" | "link" | "io" | "third" | "disk" | "operator" | "refused" | "gap";
@@ -303,6 +313,9 @@ export interface Partition {
   /** The register as our last write left it (from A3 on). */
   register: { readonly state: RegisterState; readonly modRevision: number } | undefined;
   txn: PendingTxn | undefined;
+  settled: SettledTxn | undefined;
+  /** A part of the machine has found a reason to roll; taken up by advance.ts within the same step. */
+  rollWanted: RollReason | undefined;
   creation: Creation | undefined;
   release: Release | undefined;
   seals: SealTask[];

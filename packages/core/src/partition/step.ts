@@ -1,3 +1,4 @@
+import { advance } from "./advance.ts";
 import { onAcquire, onHint, onRead } from "./acquire.ts";
 import { onBarrier } from "./barrier.ts";
 import { onCreateAnswer, onNodesChanged } from "./creation.ts";
@@ -8,7 +9,7 @@ import { alarm, ensureTimer, noteWall, serving, stepDown, tailMark } from "./mac
 import { onAppend, onAppended, onLink } from "./pipeline.ts";
 import { onProducersRead, onRecoveryAnswer } from "./recovery.ts";
 import { onRelease } from "./release.ts";
-import { onPrepared, startRoll } from "./roll.ts";
+import { onPrepared } from "./roll.ts";
 import { onSealAnswer, tickSeals } from "./seals.ts";
 import type { Partition } from "./state.ts";
 import { forgivePause, nextWake, tick } from "./tick.ts";
@@ -19,10 +20,13 @@ import { onMetaTxn, onSettlingRead } from "./transaction.ts";
  * Deterministic: the same inputs give the same effects. `now` is a monotonic clock in milliseconds. Never throws on what a peer or a client sent.
  */
 export function step(p: Partition, input: Input, now: number, out: Effect[]): void {
-  if (input.kind === "append") onAppend(p, input, now, out);
-  else if (input.kind === "appended") onAppended(p, input, now, out);
-  else {
+  if (input.kind === "append" || input.kind === "appended") {
+    if (input.kind === "append") onAppend(p, input, now, out);
+    else onAppended(p, input, now, out);
+    if (p.rollWanted !== undefined || p.release !== undefined || serving(p)?.roll !== undefined) advance(p, now, out);
+  } else {
     perform(p, input, now, out);
+    advance(p, now, out);
     tickSeals(p, now, out);
     const broken = brokenInvariant(p);
     if (broken !== undefined) {
@@ -70,7 +74,7 @@ function perform(p: Partition, input: Exclude<Input, { kind: "append" | "appende
     }
     case "roll": {
       const role = serving(p);
-      if (role !== undefined && p.nextOffset > role.active.base) startRoll(p, role, input.reason, now, out);
+      if (role !== undefined && p.nextOffset > role.active.base) p.rollWanted = input.reason;
       return;
     }
     case "hint":
@@ -84,7 +88,7 @@ function perform(p: Partition, input: Exclude<Input, { kind: "append" | "appende
 }
 
 function onMetaGot(p: Partition, input: MetaGotInput, now: number, out: Effect[]): void {
-  if (onSettlingRead(p, input, now, out)) return;
+  if (onSettlingRead(p, input, now)) return;
   if (p.role.kind === "reading") onRead(p, p.role, input, now, out);
   else if (p.role.kind === "serving") onPrepared(p, p.role, input, now, out);
 }

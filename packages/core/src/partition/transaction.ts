@@ -1,9 +1,6 @@
 import type { Effect } from "./effect.ts";
 import type { MetaGotInput, MetaTxnInput, Register } from "./input.ts";
 import { log, nextCall, stepDown } from "./machine.ts";
-import { claimed, published, readAgain } from "./acquire.ts";
-import { announced, handedOver } from "./release.ts";
-import { resumeSegment, rolled } from "./roll.ts";
 import type { Partition, PendingTxn, TxnPurpose } from "./state.ts";
 
 /**
@@ -39,9 +36,9 @@ export function onMetaTxn(p: Partition, input: MetaTxnInput, now: number, out: E
   if (input.outcome === "unknown" || input.outcome === "unavailable") return unsettled(p, txn, input.outcome, now, out);
   const register = input.register ?? { state: undefined, modRevision: 0 };
   if (input.outcome === "applied" || register.state?.nonce === txn.body.state.nonce)
-    return done(p, txn, { state: txn.body.state, modRevision: register.modRevision }, input, now, out);
+    return done(p, txn, { state: txn.body.state, modRevision: register.modRevision }, input);
   p.txn = undefined;
-  if (txn.purpose === "claim") return readAgain(p, now, out);
+  if (txn.purpose === "claim") return post(p, "claimLost");
   const mine = p.register?.state;
   if (mine !== undefined && register.state?.nonce === mine.nonce) {
     p.register = { state: mine, modRevision: register.modRevision };
@@ -52,29 +49,21 @@ export function onMetaTxn(p: Partition, input: MetaTxnInput, now: number, out: E
   stepDown(p, gone ? "deleted" : "superseded", out);
 }
 
-function done(p: Partition, txn: PendingTxn, register: Register, input: MetaTxnInput, now: number, out: Effect[]): void {
+function done(p: Partition, txn: PendingTxn, register: Register, input: MetaTxnInput): void {
   p.txn = undefined;
   p.register = { state: txn.body.state, modRevision: register.modRevision };
   if (input.logStart !== undefined && input.logStart > p.logStart) p.logStart = input.logStart;
-  switch (txn.purpose) {
-    case "claim":
-      return claimed(p, input.segment, now, out);
-    case "publish":
-      return published(p, txn.body.segments, now, out);
-    case "roll":
-      return rolled(p, txn.body.segments, now, out);
-    case "releasing":
-      return announced(p, now, out);
-    case "handOver":
-    case "abandon":
-      return handedOver(p, txn.body.segments, now, out);
-  }
+  p.settled = { purpose: txn.purpose, segments: txn.body.segments, segment: input.segment };
+}
+function post(p: Partition, purpose: "claimLost" | "resume"): void {
+  p.txn = undefined;
+  p.settled = { purpose, segments: [], segment: undefined };
 }
 
 function unsettled(p: Partition, txn: PendingTxn, outcome: "unknown" | "unavailable", now: number, out: Effect[]): void {
   log(p, out, "metadata.outcome-unknown", { purpose: txn.purpose, outcome, attempt: txn.attempts });
   if (outcome === "unknown" && p.mutants.M15)
-    return done(p, txn, { state: txn.body.state, modRevision: -1 }, { kind: "metaTxnDone", call: txn.call, outcome: "applied" }, now, out);
+    return done(p, txn, { state: txn.body.state, modRevision: -1 }, { kind: "metaTxnDone", call: txn.call, outcome: "applied" });
   if (outcome === "unknown" && p.mutants.M28) {
     txn.settleCall = nextCall(p);
     out.push({ kind: "metaGet", call: txn.settleCall });
@@ -85,21 +74,16 @@ function unsettled(p: Partition, txn: PendingTxn, outcome: "unknown" | "unavaila
 }
 
 /** Mutant M28: one read decides. True when the answer was for it. */
-export function onSettlingRead(p: Partition, input: MetaGotInput, now: number, out: Effect[]): boolean {
+export function onSettlingRead(p: Partition, input: MetaGotInput, now: number): boolean {
   const { txn } = p;
   if (txn === undefined || txn.settleCall === 0 || txn.settleCall !== input.call) return false;
   txn.settleCall = 0;
   const { register } = input;
   if (input.outcome === "failed" || register === undefined) txn.retryAtMs = now + p.options.timers.metadataRetryMs;
-  else if (register.state?.nonce === txn.body.state.nonce)
-    done(p, txn, register, { kind: "metaTxnDone", call: 0, outcome: "applied" }, now, out);
-  else if (txn.purpose === "claim") {
-    p.txn = undefined;
-    readAgain(p, now, out);
-  } else if (txn.purpose === "roll") {
-    p.txn = undefined;
-    resumeSegment(p, now, out);
-  } else txn.retryAtMs = now;
+  else if (register.state?.nonce === txn.body.state.nonce) done(p, txn, register, { kind: "metaTxnDone", call: 0, outcome: "applied" });
+  else if (txn.purpose === "claim") post(p, "claimLost");
+  else if (txn.purpose === "roll") post(p, "resume");
+  else txn.retryAtMs = now;
   return true;
 }
 

@@ -121,7 +121,7 @@ export class World {
       hint: () => this.feed({ kind: "hint" }),
       roll: () => this.feed({ kind: "roll", reason: "operator" }),
       wait: () => this.#wait(Number(names[0])),
-      dies: () => this.dead.add(`${names[0] ?? this.broker}`),
+      dies: () => this.dead.add(names[0] ?? this.broker),
       wipe: () => this.nodes.get(names[0] ?? "")?.wipe(),
       break: () => this.nodes.get(names[0] ?? "")?.breakDisk(),
       state: () => this.#showState(),
