@@ -1,0 +1,121 @@
+import { BatchBuilder } from "@sluice/core/log";
+import { crc32c, nativeCodecs } from "@sluice/codec";
+import { timers } from "@sluice/core/model";
+import { connectLink, produceCodec, producedCodec, type Link, type LinkContext } from "@sluice/link";
+import { silentLogger, systemClock, systemRandom } from "@sluice/runtime";
+import { percentile, processCpuMs, type ChainResult, type ChainSpec } from "./measure.ts";
+
+export interface InnerTarget {
+  readonly clusterId: string;
+  readonly generation: number;
+  readonly topicId: string;
+  /** Link addresses by partition. */
+  readonly brokerOf: (partition: number) => string;
+  /** Processes whose CPU belongs to the chain. */
+  readonly pids: readonly number[];
+}
+
+/** A batch of about `bytes` in all, one record. */
+export function makeBatch(bytes: number): Uint8Array {
+  const builder = new BatchBuilder({ crc32c, codecs: nativeCodecs, bytesMax: 16 * 1024 * 1024 });
+  const overhead = 61 + 24;
+  builder.tryAppend(systemClock.wallMs(), null, new Uint8Array(Math.max(1, bytes - overhead)).fill(0x61));
+  return builder.close();
+}
+
+/** Drives a broker over the data link, in the proxy's place: produce frames round robin over the partitions, a fixed number of bytes in flight. */
+export async function runInner(spec: ChainSpec, target: InnerTarget): Promise<ChainResult> {
+  const context: LinkContext = {
+    clock: systemClock,
+    random: systemRandom,
+    logger: silentLogger,
+    timers,
+    identity: {
+      clusterId: target.clusterId,
+      generation: target.generation,
+      service: "proxy",
+      memberId: "bench",
+      instance: systemRandom.uuid(),
+      incarnation: "",
+      zone: "bench",
+    },
+  };
+  const links = new Map<string, Link>();
+  for (let partition = 0; partition < spec.partitions; partition += 1) {
+    const address = target.brokerOf(partition);
+    if (!links.has(address)) {
+      links.set(
+        address,
+        await connectLink(context, {
+          address,
+          purpose: "log",
+          handlers: { onFrame: (from, frame) => from.release(frame.creditBytes), onWritable: () => fill() },
+        }),
+      );
+    }
+  }
+  const batch = makeBatch(spec.batchBytes);
+  const depth = Math.max(1, Math.floor(spec.inFlightBytes / spec.batchBytes));
+  const message = produceCodec.create();
+  message.topicId = target.topicId;
+  const answer = producedCodec.create();
+  const latencies: number[] = [];
+  let inFlight = 0;
+  let next = 0;
+  let measuring = false;
+  let batches = 0;
+  let failed = 0;
+  let stopped = false;
+  let filling = false;
+
+  function fill(): void {
+    if (stopped || filling) return;
+    filling = true;
+    while (inFlight < depth) {
+      const partition = next % spec.partitions;
+      const link = links.get(target.brokerOf(partition)) as Link;
+      if (!link.writable) break;
+      message.partition = partition;
+      const sentAt = performance.now();
+      const taken = link.request(produceCodec, message, batch, 10_000, (frame) => {
+        inFlight -= 1;
+        const code = frame === undefined ? 1 : producedCodec.decode(frame, answer).code;
+        if (frame !== undefined) link.release(frame.creditBytes);
+        if (code !== 0) failed += 1;
+        else if (measuring) {
+          latencies.push(performance.now() - sentAt);
+          batches += 1;
+        }
+        if (inFlight <= depth - 4 || depth < 8) fill();
+      });
+      if (!taken) break;
+      inFlight += 1;
+      next += 1;
+    }
+    filling = false;
+  }
+
+  fill();
+  await systemClock.sleep(spec.warmUpMs);
+  measuring = true;
+  failed = 0;
+  const cpu = (): number => target.pids.reduce((sum, pid) => sum + processCpuMs(pid), processCpuMs(process.pid));
+  const cpuBefore = cpu();
+  const started = performance.now();
+  await systemClock.sleep(spec.measureMs);
+  const elapsedMs = performance.now() - started;
+  measuring = false;
+  const cpuMs = cpu() - cpuBefore;
+  stopped = true;
+  for (let i = 0; i < 200 && inFlight > 0; i += 1) await systemClock.sleep(10);
+  for (const link of links.values()) link.close();
+  if (failed > 0) throw new Error(`${failed} batches were refused`);
+  const megabytes = (batches * batch.length) / 1e6;
+  latencies.sort((a, b) => a - b);
+  return {
+    megabytesPerSecond: megabytes / (elapsedMs / 1000),
+    p50Ms: percentile(latencies, 0.5),
+    p99Ms: percentile(latencies, 0.99),
+    cpuMsPerMegabyte: cpuMs / megabytes,
+  };
+}
