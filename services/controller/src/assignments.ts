@@ -28,6 +28,7 @@ export interface Observed {
 export class Assignments {
   readonly #duty: Duty;
   readonly #members: Members;
+  #writtenRevision = 0;
 
   constructor(duty: Duty, members: Members) {
     this.#duty = duty;
@@ -79,7 +80,7 @@ export class Assignments {
 
   /** One round. Returns the number of assignments written. */
   async reconcile(): Promise<number> {
-    const { metrics } = this.#duty;
+    const { metrics, timers } = this.#duty;
     const observed = this.observe();
     metrics.partitions.set(observed.partitions.length);
     metrics.partitionsUnassigned.set(observed.unassigned);
@@ -90,6 +91,8 @@ export class Assignments {
     let written = 0;
     for (let i = 0; i < writes.length; i += ASSIGNMENTS_PER_TXN_MAX)
       written += await this.#apply(writes.slice(i, i + ASSIGNMENTS_PER_TXN_MAX));
+    // The next round must know what this one wrote, or it would decide the same again.
+    if (written > 0) await viewAt(this.#duty, this.#writtenRevision, timers.controlCallTimeoutMs);
     return written;
   }
 
@@ -129,7 +132,7 @@ export class Assignments {
 
   /** All in one transaction; singly when a compare fails. */
   async #apply(writes: readonly Write[]): Promise<number> {
-    const { keys, leadership, logger, metrics, timers } = this.#duty;
+    const { keys, leadership, logger, metrics } = this.#duty;
     const compare = new Map<string, Compare>();
     for (const w of writes) {
       const topicKey = keys.topic(w.topic.record.tenant, w.topic.record.name);
@@ -145,7 +148,13 @@ export class Assignments {
         value: assignmentCodec.encode(w.record, w.before?.record),
       })),
     });
-    if (!done.succeeded && !done.unknown) {
+    if (!done.succeeded && done.unknown) {
+      // Applied by an earlier sending, or overtaken: the next round looks.
+      this.#writtenRevision = Math.max(this.#writtenRevision, done.revision);
+      logger.info("assignment settled by reading", { partitions: writes.length });
+      return writes.length;
+    }
+    if (!done.succeeded) {
       if (writes.length === 1) return 0;
       let written = 0;
       for (const w of writes) written += await this.#apply([w]);
@@ -157,7 +166,7 @@ export class Assignments {
       const moved = { ...w.partition, topic: w.topic.record.name, from: w.before?.record.broker, to: broker, revision, forceInstance };
       logger.info("partition assigned", { ...moved, cause: w.cause });
     }
-    await viewAt(this.#duty, done.revision, timers.controlCallTimeoutMs);
+    this.#writtenRevision = Math.max(this.#writtenRevision, done.revision);
     return writes.length;
   }
 }

@@ -1,6 +1,6 @@
 import { codeOf, partitionKey, segmentKey, type MemberRecord, type SegmentEntry } from "@sluice/core/model";
 import type { Duty } from "./duty.ts";
-import { GARBAGE_SEGMENTS_PER_RUN_MAX } from "./limits.ts";
+import { GARBAGE_CONCURRENT_MAX, GARBAGE_SEGMENTS_PER_RUN_MAX } from "./limits.ts";
 import type { Members } from "./members.ts";
 
 /**
@@ -30,13 +30,18 @@ export class Garbage {
     const held = await this.#heldByNodes();
     if (held === undefined) return 0;
     const references = this.#objectReferences();
+    const queue = due.slice(0, GARBAGE_SEGMENTS_PER_RUN_MAX).values();
     let gone = 0;
-    for (const entry of due.slice(0, GARBAGE_SEGMENTS_PER_RUN_MAX)) {
-      this.#duty.leadership.ended.throwIfAborted();
-      if (held.has(`${partitionKey(entry.partition)}/${segmentKey(entry.record.segment)}`) || this.#absentReplica(entry)) continue;
-      if (!(await this.#dropObject(entry, references))) continue;
-      if (await this.#dropKey(keys.segment(entry.partition, entry.record.base, entry.record.segment), entry)) gone += 1;
-    }
+    // Each worker takes the next segment: one slow object holds up one of them.
+    const worker = async (): Promise<void> => {
+      for (const entry of queue) {
+        this.#duty.leadership.ended.throwIfAborted();
+        if (held.has(`${partitionKey(entry.partition)}/${segmentKey(entry.record.segment)}`) || this.#absentReplica(entry)) continue;
+        if (!(await this.#dropObject(entry, references))) continue;
+        if (await this.#dropKey(keys.segment(entry.partition, entry.record.base, entry.record.segment), entry)) gone += 1;
+      }
+    };
+    await Promise.all(Array.from({ length: GARBAGE_CONCURRENT_MAX }, worker));
     metrics.garbageSegments.inc(gone);
     return gone;
   }

@@ -59,7 +59,7 @@ export class Members {
     if (peer === undefined) return false;
     if (this.#drains.has(instance)) return true;
     this.#drains.add(instance);
-    this.#duty.logger.info("member drains", { service: peer.service, member: peer.id, instance });
+    this.#duty.logger.info("member drains", { memberService: peer.service, member: peer.id, instance });
     this.#changed();
     return true;
   }
@@ -126,14 +126,14 @@ export class Members {
   }
   #register(member: MemberRecord): void {
     const { logger, clock } = this.#duty;
-    logger.info("member joined", { service: member.service, member: member.id, instance: member.instance, zone: member.zone });
+    logger.info("member joined", { memberService: member.service, member: member.id, instance: member.instance, zone: member.zone });
     if (member.service === "broker") this.#brokersChangedAtMs = clock.monotonicMs();
     this.#feed({ kind: "registered", instance: member.instance, service: member.service, id: member.id });
     this.#changed();
   }
   #forget(member: MemberRecord, cause: string): void {
     const { logger, clock } = this.#duty;
-    logger.info("member gone", { service: member.service, member: member.id, instance: member.instance, cause });
+    logger.info("member gone", { memberService: member.service, member: member.id, instance: member.instance, cause });
     if (member.service === "broker") this.#brokersChangedAtMs = clock.monotonicMs();
     this.#feed({ kind: "gone", instance: member.instance });
     this.#loads.delete(member.instance);
@@ -152,7 +152,7 @@ export class Members {
       return;
     }
     const { peer, from, cause } = effect;
-    logger.info("member state", { service: peer.service, member: peer.id, instance: peer.instance, from, to: peer.state, cause });
+    logger.info("member state", { memberService: peer.service, member: peer.id, instance: peer.instance, from, to: peer.state, cause });
     if (peer.service === "broker" && (peer.state === "DEAD" || from === "DEAD")) this.#brokersChangedAtMs = clock.monotonicMs();
     this.#changed();
   }

@@ -47,10 +47,12 @@ export class Topics {
   /** Throws INVALID_NAME, INVALID_ARGUMENT, INVALID_CONFIG, TOPIC_EXISTS. */
   async create(topic: NewTopic): Promise<TopicRecord> {
     checkUserTopicName(topic.name);
-    return this.#create(topic);
+    const record = await this.#create(topic);
+    if (!topic.validateOnly && record.partitions > ASSIGNMENTS_PER_TXN_MAX) await this.#reconcile();
+    return record;
   }
 
-  /** The topic of the group shards, when the cluster record is known and the topic is not there. */
+  /** Called within a round: must not wait for one. The topic of the group shards, when the cluster record is known and the topic is not there. */
   async ensureInternal(): Promise<void> {
     const { view } = this.#duty;
     if (view.cluster === undefined || view.topic(DEFAULT_TENANT, GROUPS_TOPIC) !== undefined) return;
@@ -93,7 +95,6 @@ export class Topics {
     }
     logger.info("topic created", { topic: record.name, topicId: record.topicId, partitions: record.partitions, config: record.config });
     await viewAt(this.#duty, done.revision, timers.controlCallTimeoutMs);
-    if (record.partitions > ASSIGNMENTS_PER_TXN_MAX) await this.#reconcile();
     return record;
   }
 

@@ -9,7 +9,13 @@ export function reportPeer(context: HandlerContext, request: ReportPeerRequest):
   const { members, duty } = requireTerm(context);
   const { service, id, instance } = checkMember(request);
   const reporter = request.reporter.slice(0, REASON_CHARS_MAX);
-  duty.logger.info("peer reported", { service, member: id, instance, reporter, cause: request.reason.slice(0, REASON_CHARS_MAX) });
+  duty.logger.info("peer reported", {
+    memberService: service,
+    member: id,
+    instance,
+    reporter,
+    cause: request.reason.slice(0, REASON_CHARS_MAX),
+  });
   members.reported(instance);
   return {};
 }

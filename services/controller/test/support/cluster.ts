@@ -22,7 +22,7 @@ import {
   type ServiceKind,
 } from "@sluice/core/model";
 import type { ProbeResult } from "@sluice/core/placement";
-import { openEmbeddedMetadata, type Lease } from "@sluice/metadata";
+import { openEmbeddedMetadata, type Lease, type MetadataStore } from "@sluice/metadata";
 import { memoryObjectStore, type ObjectStore } from "@sluice/object-store";
 import { ControllerService } from "@sluice/proto/internal/v1/controller";
 import { createRpcClient, type RpcClient } from "@sluice/rpc";
@@ -64,6 +64,8 @@ export class TestCluster implements AsyncDisposable {
   readonly objects: ObjectStore = memoryObjectStore({ clock: systemClock });
   readonly view = new ClusterView({ store: this.store, keys: this.keys, clock: systemClock, logger: new RecordingLogger(), retryMs: 20 });
   readonly timers = scaleTimers(0.1);
+  /** What controllers see of the store. */
+  wrap: (store: MetadataStore) => MetadataStore = (store) => store;
   readonly #controllers: RunningController[] = [];
   readonly #brokers: FakeBroker[] = [];
   #viewStarted = false;
@@ -74,14 +76,14 @@ export class TestCluster implements AsyncDisposable {
     const log = new RecordingLogger();
     const metrics = createMetrics({ service: "controller" });
     const health = createHealth("controller", clock);
-    const { store, keys, timers, objects, peers } = this;
+    const { keys, timers, objects, peers } = this;
     const controller = createController({
       environment: {
         clock,
         random: systemRandom,
         logger: log,
         timers,
-        store,
+        store: this.wrap(this.store),
         keys,
         objectStore: objects,
         secret: undefined,
