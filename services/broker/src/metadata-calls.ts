@@ -2,7 +2,7 @@ import type { Keys } from "@sluice/catalog";
 import { memberCodec, partitionStateCodec, segmentCodec, startCodec } from "@sluice/catalog";
 import { codeOf, type PartitionId, type PartitionState } from "@sluice/core/model";
 import type { Input, MetaGetEffect, MetaTxnEffect, Register } from "@sluice/core/partition";
-import type { KeyValue, MetadataStore, Op } from "@sluice/metadata";
+import type { Compare, KeyValue, MetadataStore, Op } from "@sluice/metadata";
 
 /** Performs the metadata effects of one partition machine. Never throws: every failure is an input that says what is known of it. */
 export interface MetadataCalls {
@@ -10,7 +10,10 @@ export interface MetadataCalls {
   txn(partition: PartitionId, effect: MetaTxnEffect): Promise<Input>;
 }
 
-export function createMetadataCalls(store: MetadataStore, keys: Keys): MetadataCalls {
+/** Key and revision of the topic record, as far as the copy of the metadata knows; undefined = there is no such topic. */
+export type TopicGuard = (partition: PartitionId) => { readonly key: string; readonly modRevision: number } | undefined;
+
+export function createMetadataCalls(store: MetadataStore, keys: Keys, topicGuard: TopicGuard): MetadataCalls {
   const register = (entry: KeyValue | undefined): Register => ({
     state: entry === undefined ? undefined : partitionStateCodec.decode(entry.value),
     modRevision: entry?.modRevision ?? 0,
@@ -44,6 +47,14 @@ export function createMetadataCalls(store: MetadataStore, keys: Keys): MetadataC
     async txn(partition, effect) {
       const { call, expectedRevision, state, segments, readSegment } = effect;
       const stateKey = keys.state(partition);
+      const compare: Compare[] = [{ key: stateKey, target: "mod", equals: expectedRevision }];
+      if (expectedRevision === 0) {
+        // The first register of a partition: not for a topic that was removed meanwhile, or it would come to life again.
+        const topic = topicGuard(partition);
+        if (topic === undefined) return { kind: "metaTxnDone", call, outcome: "unavailable" };
+        compare[0] = { key: stateKey, target: "create", equals: 0 };
+        compare.push({ key: topic.key, target: "mod", equals: topic.modRevision });
+      }
       const reads: Op[] = [
         { kind: "get", key: stateKey },
         { kind: "get", key: keys.start(partition) },
@@ -55,11 +66,7 @@ export function createMetadataCalls(store: MetadataStore, keys: Keys): MetadataC
       }
       try {
         const done = await store.txn({
-          compare: [
-            expectedRevision === 0
-              ? { key: stateKey, target: "create", equals: 0 }
-              : { key: stateKey, target: "mod", equals: expectedRevision },
-          ],
+          compare,
           then: [...writes, ...reads],
           else: reads,
         });

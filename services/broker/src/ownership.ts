@@ -131,11 +131,22 @@ export class Ownership {
       this.#dropIdle();
       return;
     }
+    const deleting = topic.phase === "DELETING";
+    if (deleting && known?.state?.record.phase === "DELETED") {
+      if (host?.idle === true) this.#drop(host);
+      return;
+    }
     if (host === undefined) {
       host = this.#create(p, topic);
       this.#acquire(host);
     } else if (host.idle || host.machine.assignmentRevision !== assigned.revision) this.#acquire(host);
     else host.input({ kind: "hint" });
+    if (deleting) host.input({ kind: "release", forever: true });
+  }
+  #drop(host: PartitionHost): void {
+    host.close();
+    this.#hosts.delete(host.key);
+    this.#wake();
   }
 
   #acquire(host: PartitionHost): void {

@@ -39,6 +39,8 @@ export interface AcquireInput {
 export interface ReleaseInput {
   readonly kind: "release";
   readonly target?: MemberId;
+  /** The topic is being deleted: the register becomes a tombstone (DELETED) in the transaction that seals the tail. */
+  readonly forever?: boolean;
 }
 
 /** Answer to `metaGet`. `failed` = no answer in time; reads may be repeated freely. */

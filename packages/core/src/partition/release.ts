@@ -13,7 +13,7 @@ import { submit } from "./transaction.ts";
  */
 export function onRelease(p: Partition, input: ReleaseInput, now: number, out: Effect[]): void {
   if (p.role.kind === "idle" || p.release !== undefined) return;
-  p.release = { target: input.target, step: "announce", deadlineMs: now + p.options.timers.handOverMs };
+  p.release = { target: input.target, forever: input.forever ?? false, step: "announce", deadlineMs: now + p.options.timers.handOverMs };
   if (p.role.kind === "reading") return stepDown(p, "released", out);
   // While the partition is being taken: it is handed on once open, or given back when that takes too long (tickRelease).
 }
@@ -57,7 +57,7 @@ export function continueRelease(p: Partition, now: number, out: Effect[]): void 
   const state: RegisterState = {
     ...register.state,
     nonce: nextNonce(p),
-    phase: "UNOWNED",
+    phase: release.forever ? "DELETED" : "UNOWNED",
     tail: { segment: active.segment, base: active.base },
   };
   submit(p, "handOver", { expectedRevision: register.modRevision, state, segments: [sealed], readSegment: undefined }, now, out);

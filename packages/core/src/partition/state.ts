@@ -247,6 +247,8 @@ export interface Roll {
 }
 export interface Release {
   readonly target: MemberId | undefined;
+  /** Ends in DELETED instead of UNOWNED. */
+  readonly forever: boolean;
   step: "announce" | "drain" | "seal";
   deadlineMs: number;
 }
