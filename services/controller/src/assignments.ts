@@ -1,12 +1,19 @@
 import { assignmentCodec, type PartitionView, type Versioned } from "@sluice/catalog";
-import { partitionKey, type AssignmentRecord, type InstanceId, type PartitionId, type TopicRecord } from "@sluice/core/model";
+import {
+  partitionKey,
+  type AssignmentRecord,
+  type InstanceId,
+  type PartitionId,
+  type PartitionKey,
+  type TopicRecord,
+} from "@sluice/core/model";
 import { placePartitions, type PlacementCause, type PlacementMove, type PlacementPartition } from "@sluice/core/placement";
 import type { Compare } from "@sluice/metadata";
 import { type Duty, viewAt } from "./duty.ts";
-import { ASSIGNMENTS_PER_TXN_MAX } from "./limits.ts";
+import { ASSIGNMENTS_PER_TXN_MAX, HAND_OVERS_UNTIL_STUCK } from "./limits.ts";
 import type { Members } from "./members.ts";
 
-type Cause = PlacementCause | "FORCE";
+type Cause = PlacementCause | "FORCE" | "STUCK";
 interface Write {
   readonly partition: PartitionId;
   readonly topic: Versioned<TopicRecord>;
@@ -29,6 +36,8 @@ export class Assignments {
   readonly #duty: Duty;
   readonly #members: Members;
   #writtenRevision = 0;
+  /** Planned moves under way, and when they were first seen so. */
+  readonly #movingSinceMs = new Map<PartitionKey, number>();
 
   constructor(duty: Duty, members: Members) {
     this.#duty = duty;
@@ -120,9 +129,32 @@ export class Assignments {
       const broker = view.member("broker", p.assigned.record.broker);
       if (broker !== undefined && this.#members.lives(broker.instance)) push(p.id, broker.id, dead, "FORCE");
     }
+    for (const id of this.#stuck()) {
+      const p = view.partition(id);
+      const owner = p?.state?.record.ownerInstance;
+      if (p?.assigned === undefined || owner === undefined || byKey.has(partitionKey(id)) || p.assigned.record.forceInstance === owner)
+        continue;
+      push(id, p.assigned.record.broker, owner, "STUCK");
+    }
     // Forced ones first: somebody waits for them.
-    const rank: Record<Cause, number> = { LOST: 0, FORCE: 0, FIRST: 1, DRAIN: 2, BALANCE: 3 };
+    const rank: Record<Cause, number> = { LOST: 0, FORCE: 0, STUCK: 0, FIRST: 1, DRAIN: 2, BALANCE: 3 };
     return writes.sort((a, b) => rank[a.cause] - rank[b.cause]);
+  }
+  /** Moves whose old owner lives and does not let go: the next owner takes the crash path instead. */
+  #stuck(): PartitionId[] {
+    const { view, clock, timers } = this.#duty;
+    const nowMs = clock.monotonicMs();
+    const moving = new Set<PartitionKey>();
+    const stuck: PartitionId[] = [];
+    for (const [key, p] of view.partitions) {
+      if (!this.#moving(p) || p.state?.record.phase === "UNOWNED") continue;
+      moving.add(key);
+      const sinceMs = this.#movingSinceMs.get(key) ?? nowMs;
+      this.#movingSinceMs.set(key, sinceMs);
+      if (nowMs - sinceMs >= timers.handOverMs * HAND_OVERS_UNTIL_STUCK) stuck.push(p.id);
+    }
+    for (const key of this.#movingSinceMs.keys()) if (!moving.has(key)) this.#movingSinceMs.delete(key);
+    return stuck;
   }
   #deadOwner(p: PartitionView | undefined): InstanceId | undefined {
     const state = p?.state?.record;

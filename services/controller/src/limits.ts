@@ -53,6 +53,8 @@ export const ASSIGNMENTS_PER_TXN_MAX = 40;
 export const SEGMENTS_PER_TXN_MAX = 100;
 /** Segments whose copies and objects are looked at in one garbage run. */
 export const GARBAGE_SEGMENTS_PER_RUN_MAX = 1_000;
+/** A planned move whose old owner has not let go within this many `handOverMs` is forced. */
+export const HAND_OVERS_UNTIL_STUCK = 3;
 /** Segments whose object and key are removed at the same time. */
 export const GARBAGE_CONCURRENT_MAX = 8;
 /** Times that one transaction of unknown outcome is sent again before the leader steps down. */

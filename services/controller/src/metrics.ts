@@ -13,7 +13,7 @@ export interface ControllerMetrics {
   readonly partitionsUnassigned: Gauge;
   readonly partitionsOffline: Gauge;
   readonly movesInFlight: Gauge;
-  /** By cause: FIRST, LOST, FORCE, DRAIN, BALANCE. */
+  /** By cause: FIRST, LOST, FORCE, STUCK, DRAIN, BALANCE. */
   readonly assignments: Labelled<Counter>;
   /** By outcome: refused, open, timeout. */
   readonly probes: Labelled<Counter>;

@@ -205,6 +205,18 @@ describe("brokers", () => {
     await cluster.until("all on the other", allOpen(cluster, "t", ["b-2"]));
     expect(c.log.lines.some((l) => l.fields["cause"] === "FORCE" && l.fields["forceInstance"] === one.instance)).toBe(true);
   });
+  test("a planned move whose old owner does not let go is forced after a while", async () => {
+    const { cluster, c } = await started();
+    await using _ = cluster;
+    const one = await cluster.broker("b-1");
+    await c.client.createTopic({ name: "t", partitions: 4 }, call);
+    await cluster.until("all open", allOpen(cluster, "t"));
+    one.freeze();
+    const two = await cluster.broker("b-2");
+    await cluster.until("three taken", () => two.taken.length === 3);
+    expect(two.taken.every((t) => t.forced)).toBe(true);
+    expect(c.log.lines.filter((l) => l.fields["cause"] === "STUCK")).toHaveLength(3);
+  });
   test("a broker that joins gets its share by few planned moves, never more than the bound at a time", async () => {
     await using cluster = new TestCluster();
     const c = await cluster.controller("c-1", { plannedMovesMax: 3 });
