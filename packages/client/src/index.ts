@@ -1,0 +1,3 @@
+export type * from "./types.ts";
+export { connect } from "./connect.ts";
+export { asSluiceError, codeOf, type ErrorCode, errorCatalogue, isSluiceError, SluiceError } from "@sluice/core/model";

@@ -1,0 +1,43 @@
+import { timers } from "@sluice/core/model";
+
+const KiB = 1024;
+const MiB = 1024 * KiB;
+
+/** Limits of the client, unit in the name. */
+export const clientLimits = {
+  endpointsMax: 64,
+  bufferBytesDefault: 32 * MiB,
+  batchBytesDefault: 64 * KiB,
+  batchBytesMin: KiB,
+  lingerMsDefault: 5,
+  lingerMsMax: 1_000,
+  /** The server remembers this many batches of a producer: more in flight could not be told from new ones. */
+  inFlightBatchesMax: 5,
+  creditBytesDefault: 4 * MiB,
+  creditBytesMin: 64 * KiB,
+  creditBytesMax: 256 * MiB,
+  /** Decoded bytes that one step of `batches()` gives at most, one stored batch excepted. */
+  decodedBytesPerStep: 4 * MiB,
+  /** Counted for a record beside its key, value and headers. */
+  recordOverheadBytes: 64,
+} as const;
+
+/** Waiting times of the client in milliseconds. */
+export const clientTimers = {
+  connectTimeoutMs: 5_000,
+  requestTimeoutMs: 30_000,
+  deliveryTimeoutMs: 120_000,
+  /** A proxy holds a write for as long as `produceHoldMs` while a partition moves; silence beyond that is a dead connection. */
+  answerTimeoutMs: timers.produceHoldMs + 10_000,
+  /** First wait before a retry; doubles up to the last. */
+  retryMinMs: 20,
+  retryMaxMs: 500,
+  /** An endpoint that failed is tried last for this long. */
+  endpointRestMs: 1_000,
+  /** One endpoint may take this long to accept a connection before the next is tried. */
+  endpointConnectMs: 700,
+  keepaliveMs: 3_000,
+  keepaliveTimeoutMs: 2_000,
+  /** A topic made at another proxy a moment ago may be unknown here for as long. */
+  newTopicMs: 1_000,
+} as const;
