@@ -37,6 +37,7 @@ export function createNetworkPeers(options: { readonly clock: Clock; readonly ti
       if (address === undefined) throw new SluiceError("INVALID_ARGUMENT", `storage node ${node.id} offers no rpc endpoint`);
       const client = createRpcClient(SegmentStoreService, channels.get(address));
       const answer = await client.describeNode({}, { timeoutMs: timers.controlCallTimeoutMs, signal });
+      if (answer.truncated) throw new SluiceError("OVERLOADED", `storage node ${node.id} holds more segments than it lists`);
       const held = new Set<string>();
       for (const { address: at, status } of answer.segments) {
         if (at === undefined || status === "DELETED") continue;
