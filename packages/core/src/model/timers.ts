@@ -26,6 +26,12 @@ const base = {
   reconcileAfterMs: 30_000,
   journalMarkMs: 100,
   offloadGraceMs: 300_000,
+  /** A storage node looks this often for segments to upload, to release and to drop, when nothing told it to. */
+  offloadScanMs: 2_000,
+  /** The next replica of a segment uploads it when those before it have not for this long. */
+  offloadTakeOverMs: 10_000,
+  /** Disk space is looked at this often. */
+  diskCheckMs: 1_000,
   produceHoldMs: 30_000,
   fetchWaitMsMax: 30_000,
   shutdownMs: 10_000,

@@ -63,7 +63,7 @@ function admission(state: ReplicaState, s: Segment, request: AppendRequest): Err
   }
   if (s.base !== undefined && s.base !== request.base) return "INVALID_ARGUMENT";
   if (s.base === undefined && request.firstOffset !== request.base) return "APPEND_GAP";
-  if (request.payload.length > 0 && state.diskFull) return "DISK_FULL";
+  if (request.payload.length > 0 && (state.diskFull || state.rollWanted.has(s.number))) return "DISK_FULL";
   return undefined;
 }
 

@@ -226,6 +226,7 @@ function settleProducers(s: Segment): void {
 function applySeal(state: ReplicaState, e: SealEntry): void {
   const s = state.byNumber.get(e.segmentNumber);
   if (s === undefined || s.status === "FAILED" || s.status === "DELETED") return;
+  state.rollWanted.delete(s.number);
   s.end = e.end;
   if (s.last < e.end) {
     s.status = state.mutants.M25 === true ? "SEALED" : "INCOMPLETE";

@@ -54,6 +54,8 @@ export type ReplicaInput =
   | { readonly kind: "journal-failed" }
   /** Above the write limit of the disk: appends are refused until it is lifted. */
   | { readonly kind: "disk-full"; readonly full: boolean }
+  /** The disk fills up: this segment's owner shall roll it away (only sealed segments can be offloaded). */
+  | { readonly kind: "ask-roll"; readonly segmentNumber: number }
   /** The connection is gone: nobody waits for its answers. */
   | { readonly kind: "origin-gone"; readonly origin: number };
 

@@ -103,6 +103,8 @@ export interface ReplicaState {
   /** Entries of the history are unknown: "never created here" cannot be said any more. */
   damaged: boolean;
   diskFull: boolean;
+  /** Segments whose owner is asked to roll them to other nodes: appends are refused as if the disk were full. */
+  readonly rollWanted: Set<number>;
   readonly appends: PendingAppend[];
   readonly controls: PendingControl[];
 }
@@ -119,6 +121,7 @@ export function createReplica(options: ReplicaOptions): ReplicaState {
     failed: false,
     damaged: false,
     diskFull: false,
+    rollWanted: new Set(),
     appends: [],
     controls: [],
   };

@@ -38,6 +38,9 @@ export function step(state: ReplicaState, input: ReplicaInput, out: Out): void {
     case "disk-full":
       state.diskFull = input.full;
       break;
+    case "ask-roll":
+      if (state.byNumber.get(input.segmentNumber)?.status === "OPEN") state.rollWanted.add(input.segmentNumber);
+      break;
     case "origin-gone":
       for (let i = 0; i < state.appends.length; i++) {
         const a = state.appends[i];

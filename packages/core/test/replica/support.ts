@@ -19,7 +19,7 @@ import { createReplica, restartReplica, step } from "../../src/replica/index.ts"
 /** Any function of the bytes will do where no real CRC is needed. */
 export const sum32: Crc32c = (bytes, seed = 0) => {
   let x = seed ^ 0x811c9dc5;
-  for (const b of bytes) x = Math.imul(x ^ b, 0x01000193);
+  for (let i = 0; i < bytes.length; i++) x = Math.imul(x ^ (bytes[i] as number), 0x01000193);
   return x >>> 0;
 };
 export interface BatchSpec {
