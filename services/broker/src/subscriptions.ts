@@ -100,5 +100,9 @@ export class Subscriptions {
 
 const key = (link: Link, number: number): string => `${link.peer.instance}/${link.address}/${number}`;
 /** Offsets that a stamped batch spans: lastOffsetDelta (big-endian, at byte 23 of the header) + 1. */
-const records = (batch: Uint8Array): number =>
-  (((batch[23] as number) << 24) | ((batch[24] as number) << 16) | ((batch[25] as number) << 8) | (batch[26] as number)) + 1;
+function records(batch: Uint8Array): number {
+  const at = 23;
+  return (
+    (((batch[at] as number) << 24) | ((batch[at + 1] as number) << 16) | ((batch[at + 2] as number) << 8) | (batch[at + 3] as number)) + 1
+  );
+}
