@@ -1,5 +1,5 @@
 export * from "./api.ts";
-export { checkpointEntries } from "./apply.ts";
+export { checkpointEntries, producersAtLast } from "./apply.ts";
 export * from "./drop-rule.ts";
 export { isTrusted } from "./fence.ts";
 export * from "./input.ts";

@@ -1,0 +1,111 @@
+import { BatchCursor } from "@sluice/core/log";
+import { codeOf, type Epoch } from "@sluice/core/model";
+import type { Logger } from "@sluice/runtime";
+import type { Engine } from "./engine.ts";
+import { fileOf } from "./journal/positions.ts";
+import type { StoreMetrics } from "./metrics.ts";
+
+export interface CompactorOptions {
+  readonly engine: Engine;
+  readonly logger: Logger;
+  readonly metrics: StoreMetrics;
+}
+/** A file is copied away when less than this share of it is still wanted. */
+export const COMPACT_BELOW_SHARE = 0.25;
+const RUN_BYTES = 512 * 1024;
+
+/**
+ * Gives journal space back. A file in which nothing lives is free at once; one of which little lives is emptied first: the rest is written again at the
+ * head of the journal (as copies: a replay takes them for a move, not for appends), and the file is released when they are durable.
+ */
+export class Compactor {
+  readonly #options: CompactorOptions;
+  #running: Promise<void> | undefined;
+
+  constructor(options: CompactorOptions) {
+    this.#options = options;
+  }
+  run(): Promise<void> {
+    this.#running ??= this.#run().finally(() => {
+      this.#running = undefined;
+    });
+    return this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { engine, logger } = this.#options;
+    if (engine.failed) return;
+    // Deletions are known to a restart from the journal; a checkpoint moves the line behind which files can be freed.
+    await engine.checkpoint();
+    for (const fileNumber of engine.compactable()) {
+      const file = engine.files.get(fileNumber);
+      const live = engine.host.locations.liveBytes(fileNumber);
+      if (file === undefined || live === 0 || live >= file.capacity * COMPACT_BELOW_SHARE) continue;
+      try {
+        await this.#empty(fileNumber);
+      } catch (error) {
+        logger.warn("journal file not compacted", { file: fileNumber, code: codeOf(error), err: error });
+      }
+    }
+    await engine.reclaim();
+  }
+
+  async #empty(fileNumber: number): Promise<void> {
+    const { engine, metrics, logger } = this.#options;
+    const { host } = engine;
+    let bytes = 0;
+    for (const l of host.locations.segmentsIn(fileNumber)) {
+      const ranges: [number, number][] = [];
+      for (let i = 0; i < l.positions.length; i++) {
+        if (fileOf(l.positions[i] as number) !== fileNumber) continue;
+        ranges.push([l.offsets[i] as number, (l.offsets[i + 1] ?? Number.MAX_SAFE_INTEGER) - 1]);
+      }
+      for (const [first, last] of ranges) bytes += await this.#copy(l.segmentNumber, first, last);
+      host.locations.leave(l.segmentNumber, fileNumber);
+    }
+    metrics.compacted(bytes);
+    logger.info("journal file emptied", { file: fileNumber, bytes });
+  }
+
+  /** Writes the batches of [first, last] again. Resolves when they are durable. */
+  async #copy(segmentNumber: number, first: number, last: number): Promise<number> {
+    const { engine } = this.#options;
+    const { host } = engine;
+    const s = host.state.byNumber.get(segmentNumber);
+    if (s === undefined || s.status === "DELETED") return 0;
+    const upTo = Math.min(last, s.durableLast);
+    const cursor = new BatchCursor();
+    let next = first;
+    let bytes = 0;
+    while (next <= upTo) {
+      const run = await engine.journalReader.read(s, next, upTo, RUN_BYTES);
+      if (run.length === 0) break;
+      cursor.reset(run);
+      let end = next - 1;
+      while (cursor.next()) end = cursor.header.lastOffset;
+      await this.#write(s.number, s.id.epoch, next, end, s.lac, s.lastAppendMs, run);
+      bytes += run.length;
+      next = end + 1;
+    }
+    return bytes;
+  }
+  #write(
+    segmentNumber: number,
+    epoch: Epoch,
+    firstOffset: number,
+    lastOffset: number,
+    lac: number,
+    appendMs: number,
+    payload: Uint8Array,
+  ): Promise<void> {
+    const { journal } = this.#options.engine;
+    return new Promise((resolve, reject) => {
+      if (journal.failed) reject(new Error("the journal has failed"));
+      journal.write(
+        0,
+        { kind: "append", segmentNumber, epoch, firstOffset, lastOffset, lac, appendMs, recovery: false, copy: true, payload },
+        resolve,
+      );
+    });
+  }
+}

@@ -1,0 +1,168 @@
+import { join } from "node:path";
+import { decodeFileHeader, decodeGroupHeader, FILE_HEADER_BYTES } from "@sluice/core/journal";
+import type { Crc32c } from "@sluice/core/log";
+import { SluiceError } from "@sluice/core/model";
+import type { Disk, DiskFile } from "../disk/disk.ts";
+
+/** A file on disk. Its number changes each time it is begun; its name does not. */
+export interface JournalFile {
+  readonly file: DiskFile;
+  /** 0 = free. */
+  fileNumber: number;
+  /** Bytes that may be used. */
+  capacity: number;
+  /** Bytes written since it was begun, header included. */
+  used: number;
+}
+
+export interface JournalFilesOptions {
+  readonly disk: Disk;
+  readonly directory: string;
+  readonly fileBytes: number;
+  readonly crc32c: Crc32c;
+  readonly salt: number;
+  readonly clusterId: string;
+  readonly incarnation: string;
+  /** Free files that are kept for reuse. */
+  readonly spareFilesMax: number;
+}
+
+/** Files are filled with zeros this far ahead of the writer, so that a sync of a group does not have to allocate blocks. */
+const FILL_AHEAD_BYTES = 4 * 1024 * 1024;
+const FIRST_FILL_BYTES = 1024 * 1024;
+const HEAD_BYTES = FILE_HEADER_BYTES + 4096;
+const SUFFIX = ".journal";
+
+/** The journal's files: which are in use, which are free to be written again. */
+export class JournalFiles {
+  readonly #options: JournalFilesOptions;
+  readonly #byNumber = new Map<number, JournalFile>();
+  #free: JournalFile[] = [];
+  #nextName = 1;
+  #zeros = new Uint8Array(0);
+  #filling: Promise<void> | undefined;
+
+  constructor(options: JournalFilesOptions) {
+    this.#options = options;
+  }
+
+  /** Opens what is there. Throws CLUSTER_MISMATCH for a file of another cluster or incarnation. */
+  async open(): Promise<void> {
+    const { disk, directory, fileBytes } = this.#options;
+    await disk.makeDirectory(directory);
+    for (const name of await disk.list(directory)) {
+      if (!name.endsWith(SUFFIX)) continue;
+      this.#nextName = Math.max(this.#nextName, Number.parseInt(name, 10) + 1);
+      const file = await disk.open(join(directory, name));
+      const fileNumber = await this.#numberOf(file);
+      const opened: JournalFile = { file, fileNumber, capacity: Math.max(fileBytes, file.sizeBytes), used: 0 };
+      if (fileNumber === 0) this.#free.push(opened);
+      else this.#byNumber.set(fileNumber, opened);
+    }
+  }
+  /** From the header; from the first group where the header is damaged; 0 when neither says. */
+  async #numberOf(file: DiskFile): Promise<number> {
+    const { crc32c, salt, clusterId, incarnation } = this.#options;
+    const head = new Uint8Array(HEAD_BYTES);
+    const n = await file.read(head, 0);
+    const header = decodeFileHeader(head.subarray(0, n), crc32c);
+    if (header === undefined) return decodeGroupHeader(head.subarray(0, n), FILE_HEADER_BYTES, crc32c, salt)?.fileNumber ?? 0;
+    if (header.clusterId !== clusterId || header.incarnation !== incarnation)
+      throw new SluiceError(
+        "CLUSTER_MISMATCH",
+        `${file.path} belongs to cluster ${header.clusterId}, incarnation ${header.incarnation}; this is ${clusterId}, ${incarnation}`,
+      );
+    return header.fileNumber;
+  }
+
+  get(fileNumber: number): JournalFile | undefined {
+    return this.#byNumber.get(fileNumber);
+  }
+  /** In use, by number. */
+  inUse(): JournalFile[] {
+    return [...this.#byNumber.values()].sort((a, b) => a.fileNumber - b.fileNumber);
+  }
+  get totalBytes(): number {
+    let total = 0;
+    for (const f of this.#byNumber.values()) total += f.file.sizeBytes;
+    for (const f of this.#free) total += f.file.sizeBytes;
+    return total;
+  }
+  /** Bytes of files that can be written again. */
+  get spareBytes(): number {
+    return this.#free.reduce((n, f) => n + f.file.sizeBytes, 0);
+  }
+  get freeFiles(): number {
+    return this.#free.length;
+  }
+
+  /** A file to write next, with room for a group of `groupBytes`. The caller writes its header together with the first group. */
+  async begin(fileNumber: number, groupBytes: number): Promise<JournalFile> {
+    const { disk, directory, fileBytes } = this.#options;
+    const capacity = Math.max(fileBytes, FILE_HEADER_BYTES + groupBytes);
+    const i = this.#free.findIndex((f) => f.capacity >= capacity);
+    let next = i < 0 ? undefined : this.#free.splice(i, 1)[0];
+    if (next === undefined) {
+      const file = await disk.open(join(directory, `${String(this.#nextName++).padStart(8, "0")}${SUFFIX}`));
+      next = { file, fileNumber: 0, capacity, used: 0 };
+      await this.#fill(next, Math.min(capacity, FIRST_FILL_BYTES));
+    }
+    next.fileNumber = fileNumber;
+    next.used = FILE_HEADER_BYTES;
+    this.#byNumber.set(fileNumber, next);
+    return next;
+  }
+
+  /** Keeps zeros ahead of the writer. Runs beside the writes; at most one fill at a time. */
+  fillAhead(f: JournalFile): void {
+    if (this.#filling !== undefined || f.file.sizeBytes >= f.capacity || f.file.sizeBytes - f.used > FILL_AHEAD_BYTES / 2) return;
+    const upTo = Math.min(f.capacity, Math.max(f.file.sizeBytes, f.used) + FILL_AHEAD_BYTES);
+    this.#filling = this.#fill(f, upTo)
+      // A full disk shows at the next group; zeros are only a help.
+      .catch(() => undefined)
+      .finally(() => {
+        this.#filling = undefined;
+      });
+  }
+  async #fill(f: JournalFile, upTo: number): Promise<void> {
+    // Never over a place where the writer may be by then: only past the end of the file, and the writer waits for the fill before it writes there.
+    const from = f.file.sizeBytes;
+    if (upTo <= from) return;
+    if (this.#zeros.length < upTo - from) this.#zeros = new Uint8Array(upTo - from);
+    await f.file.write([this.#zeros.subarray(0, upTo - from)], from);
+  }
+  /** Resolves when no fill may touch the file's bytes beyond its present end. */
+  async filled(): Promise<void> {
+    await this.#filling;
+  }
+
+  /** Nothing in the file is wanted any more. */
+  async release(fileNumber: number): Promise<void> {
+    const { disk, fileBytes, spareFilesMax } = this.#options;
+    const f = this.#byNumber.get(fileNumber);
+    if (f === undefined) return;
+    this.#byNumber.delete(fileNumber);
+    f.fileNumber = 0;
+    if (this.#free.length < spareFilesMax && f.capacity === fileBytes) {
+      this.#free.push(f);
+      return;
+    }
+    await f.file.close();
+    await disk.remove(f.file.path);
+  }
+  /** Files begun after the end of a scan hold nothing that counts. */
+  discardAfter(fileNumber: number): void {
+    for (const f of this.#byNumber.values()) {
+      if (f.fileNumber <= fileNumber) continue;
+      this.#byNumber.delete(f.fileNumber);
+      f.fileNumber = 0;
+      this.#free.push(f);
+    }
+  }
+  async close(): Promise<void> {
+    await this.#filling;
+    for (const f of [...this.#byNumber.values(), ...this.#free]) await f.file.close();
+    this.#byNumber.clear();
+    this.#free = [];
+  }
+}
