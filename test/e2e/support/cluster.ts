@@ -1,0 +1,174 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { clusterUp, type ClusterHandle, type ClusterUpOptions } from "@sluice/cli";
+import { connect, type ConnectOptions, type Sluice } from "@sluice/client";
+import { BrokerService, type DescribeBrokerResponse } from "@sluice/proto/internal/v1/broker";
+import { SegmentStoreService, type DescribeNodeResponse } from "@sluice/proto/internal/v1/segment_store";
+import { createRpcClient } from "@sluice/rpc";
+import { systemClock } from "@sluice/runtime";
+import { ensureEtcd34, say, startS3, tempDir } from "@sluice/test-support";
+
+export interface TestClusterOptions extends Partial<Omit<ClusterUpOptions, "dir" | "objectStore" | "credentials" | "etcd">> {
+  readonly name: string;
+  /** A real S3 server for the history; default a folder. */
+  readonly s3?: boolean;
+}
+
+const LOG_LINES = 15;
+const CALL_TIMEOUT_MS = 5_000;
+/** What a service logs when it was about to end for a reason that nobody has foreseen. */
+const FATAL = /"(?:uncaught exception|unhandled rejection)"|invariant|FATAL ERROR|Uncaught/;
+
+/** A cluster of processes in a folder of its own, which goes with it. */
+export class TestCluster {
+  readonly handle: ClusterHandle;
+  readonly #cleanUp: AsyncDisposableStack;
+  #failed = false;
+
+  private constructor(handle: ClusterHandle, cleanUp: AsyncDisposableStack) {
+    this.handle = handle;
+    this.#cleanUp = cleanUp;
+  }
+  static async start(options: TestClusterOptions): Promise<TestCluster> {
+    const { name, s3: wantsS3, ...rest } = options;
+    const cleanUp = new AsyncDisposableStack();
+    try {
+      const dir = cleanUp.use(await tempDir(`e2e-${name}`)).path;
+      const s3 = wantsS3 === true ? cleanUp.use(await startS3()) : undefined;
+      const etcd = (await ensureEtcd34()).path;
+      const store = s3 === undefined ? {} : { objectStore: s3.url, credentials: { accessKey: s3.accessKey, secretKey: s3.secretKey } };
+      const handle = cleanUp.use(await clusterUp({ dir, etcd, ...store, ...rest }));
+      return new TestCluster(handle, cleanUp);
+    } catch (error) {
+      await cleanUp.disposeAsync();
+      throw error;
+    }
+  }
+
+  /** gRPC endpoints of the proxies. */
+  get proxies(): string[] {
+    return this.handle.spec.proxies.map((proxy) => proxy.grpc);
+  }
+  pid(id: string): number {
+    return this.handle.spec.processes[id]?.pid ?? 0;
+  }
+  connect(options: Partial<ConnectOptions> = {}): Promise<Sluice> {
+    return connect({ endpoints: this.proxies, ...options });
+  }
+
+  /**
+   * A part of a test. When it fails the last lines of every process are printed; a process that ended for a reason that nobody has
+   * foreseen fails it too.
+   */
+  async run<T>(part: () => Promise<T>): Promise<T> {
+    try {
+      const result = await part();
+      const fatal = await this.fatalLines();
+      if (fatal.length > 0) throw new Error(`processes failed:\n${fatal.join("\n")}`);
+      return result;
+    } catch (error) {
+      this.#failed = true;
+      await this.printLogs();
+      throw error;
+    }
+  }
+  async log(id: string): Promise<string[]> {
+    const text = await readFile(join(this.handle.dir, "logs", `${id}.log`), "utf8").catch(() => "");
+    return text.trimEnd().split("\n");
+  }
+  async fatalLines(): Promise<string[]> {
+    const out: string[] = [];
+    for (const id of Object.keys(this.handle.spec.processes))
+      if (!id.startsWith("etcd")) for (const line of await this.log(id)) if (FATAL.test(line)) out.push(`${id}: ${line.slice(0, 1_000)}`);
+    return out;
+  }
+  async printLogs(): Promise<void> {
+    for (const id of Object.keys(this.handle.spec.processes)) {
+      const lines = (await this.log(id)).slice(-LOG_LINES).map((line) => line.slice(0, 400));
+      say(`--- ${id}\n${lines.join("\n")}`);
+    }
+  }
+
+  async describeStore(id: string): Promise<DescribeNodeResponse> {
+    const entry = this.handle.spec.stores.find((store) => store.id === id);
+    const client = createRpcClient(SegmentStoreService, entry?.rpc ?? "", { clock: systemClock });
+    try {
+      return await client.describeNode({}, { timeoutMs: CALL_TIMEOUT_MS });
+    } finally {
+      client.close();
+    }
+  }
+  async describeBroker(id: string): Promise<DescribeBrokerResponse> {
+    const entry = this.handle.spec.brokers.find((broker) => broker.id === id);
+    const client = createRpcClient(BrokerService, entry?.rpc ?? "", { clock: systemClock });
+    try {
+      return await client.describeBroker({}, { timeoutMs: CALL_TIMEOUT_MS });
+    } finally {
+      client.close();
+    }
+  }
+
+  /** Resident memory of a process, bytes. */
+  async rssBytes(id: string): Promise<number> {
+    const status = await readFile(`/proc/${this.pid(id)}/status`, "utf8");
+    return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
+  }
+  /** Value of a metric, all labels that match added up. */
+  async metric(id: string, name: string, labels = ""): Promise<number> {
+    const { brokers, stores, proxies, controllers, coordinators } = this.handle.spec;
+    const entry = [...brokers, ...stores, ...proxies, ...controllers, ...coordinators].find((one) => one.id === id);
+    const text = await (await fetch(`http://${entry?.metrics}/metrics`)).text();
+    let sum = 0;
+    for (const line of text.split("\n"))
+      if (line.startsWith(name) && /^[ {]/.test(line.slice(name.length)) && line.includes(labels))
+        sum += Number(line.slice(line.lastIndexOf(" ") + 1));
+    return sum;
+  }
+
+  /** Changes flags of a process for its next start. */
+  async setFlags(id: string, flags: Readonly<Record<string, string>>): Promise<void> {
+    const path = join(this.handle.dir, "cluster.json");
+    const spec = JSON.parse(await readFile(path, "utf8")) as { processes: Record<string, { argv: string[] }> };
+    const record = spec.processes[id];
+    if (record === undefined) throw new Error(`no process ${id}`);
+    const kept = record.argv.filter((arg) => !Object.keys(flags).some((key) => arg.startsWith(`--${key}=`)));
+    record.argv = [...kept, ...Object.entries(flags).map(([key, value]) => `--${key}=${value}`)];
+    await writeFile(path, JSON.stringify(spec, undefined, 2));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // Nobody needs a neat end here; what a test did not look at must not take time.
+    for (const id of Object.keys(this.handle.spec.processes)) await this.handle.kill(id).catch(() => undefined);
+    if (this.#failed) say(`the cluster of the failed test was in ${this.handle.dir}`);
+    await this.#cleanUp.disposeAsync();
+  }
+}
+
+/** Waits until `holds` is true; throws with `what` when it is not in time. Errors of `holds` count as false. */
+export async function until(what: string, timeoutMs: number, holds: () => Promise<boolean> | boolean): Promise<void> {
+  let last: unknown;
+  for (const endMs = performance.now() + timeoutMs; ; await sleep(50)) {
+    try {
+      if (await holds()) return;
+      last = undefined;
+    } catch (error) {
+      last = error;
+    }
+    if (performance.now() > endMs) throw new Error(`not within ${timeoutMs} ms: ${what}`, { cause: last });
+  }
+}
+
+/** Creates a topic and waits until every partition has an owner. */
+export async function createTopic(
+  client: Sluice,
+  name: string,
+  partitions: number,
+  config: Readonly<Record<string, string>> = {},
+): Promise<void> {
+  await client.admin.createTopic({ name, partitions, config });
+  await until(`all partitions of ${name} are served`, 20_000, async () => {
+    const { partitionDetails } = await client.admin.describeTopic(name, { includePartitions: true });
+    return partitionDetails.length === partitions && partitionDetails.every((p) => p.owner !== "" && p.phase === "OPEN");
+  });
+}
