@@ -20,6 +20,7 @@ export function newActive(creation: Creation, now: number): ActiveSegment {
         progressMs: now,
         barrier: 0,
         gaps: 0,
+        resentMs: -Infinity,
       })),
     openedMs: now,
     frozen: false,

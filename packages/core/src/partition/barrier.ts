@@ -1,8 +1,9 @@
+import type { ErrorCode } from "../model/index.ts";
 import type { Effect } from "./effect.ts";
 import type { BarrierInput } from "./input.ts";
-import { ensureTimer } from "./machine.ts";
+import { ensureTimer, reply } from "./machine.ts";
 import { QUORUM } from "./state.ts";
-import type { Partition, Serving } from "./state.ts";
+import type { BarrierWait, Partition, Serving } from "./state.ts";
 
 /**
  * Latest offset: an empty append that QUORUM members accept after the question arrived proves that no newer owner has fenced this one, so the
@@ -12,6 +13,34 @@ import type { Partition, Serving } from "./state.ts";
 const BARRIERS_WAITING_MAX = 10_000;
 const EMPTY = new Uint8Array(0);
 
+/** Answers what waits for a barrier; `code` undefined = the barrier was accepted. */
+export function answerWait(p: Partition, wait: BarrierWait, code: ErrorCode | undefined, out: Effect[]): void {
+  if (wait.refusal !== undefined)
+    reply(p, out, wait.requestId, code ?? wait.refusal.code, code === undefined ? { baseOffset: wait.refusal.baseOffset } : {});
+  else {
+    const committed = code === undefined ? p.committed : -1;
+    out.push({ kind: "barrierReply", requestId: wait.requestId, code, committed, logStart: p.logStart });
+  }
+}
+
+/**
+ * Refuses an append for what this owner knows of its producer or its log, once a barrier has shown that it is still the owner: one that was superseded
+ * without knowing it would give a final error for a batch that its successor is waiting for.
+ */
+export function refuseByState(
+  p: Partition,
+  role: Serving,
+  ask: { readonly requestId: number; readonly deadlineMs: number },
+  refusal: NonNullable<BarrierWait["refusal"]>,
+  now: number,
+  out: Effect[],
+): void {
+  if (p.barriers.length >= BARRIERS_WAITING_MAX) return reply(p, out, ask.requestId, "OVERLOADED");
+  p.barriers.push({ requestId: ask.requestId, deadlineMs: ask.deadlineMs, number: p.barrierNumber + 1, refusal });
+  if (p.barrierSentMs === 0) sendBarrier(p, role, now, out);
+  ensureTimer(p, now + p.options.timers.lacFlushMs, out);
+}
+
 export function onBarrier(p: Partition, input: BarrierInput, now: number, out: Effect[]): void {
   const refuse = (code: "NOT_OWNER" | "PARTITION_RECOVERING" | "OVERLOADED"): void => {
     out.push({ kind: "barrierReply", requestId: input.requestId, code, committed: -1, logStart: p.logStart });
@@ -19,7 +48,7 @@ export function onBarrier(p: Partition, input: BarrierInput, now: number, out: E
   if (p.role.kind === "idle") return refuse("NOT_OWNER");
   if (p.role.kind !== "serving") return refuse("PARTITION_RECOVERING");
   if (p.barriers.length >= BARRIERS_WAITING_MAX) return refuse("OVERLOADED");
-  p.barriers.push({ requestId: input.requestId, deadlineMs: input.deadlineMs, number: p.barrierNumber + 1 });
+  p.barriers.push({ requestId: input.requestId, deadlineMs: input.deadlineMs, number: p.barrierNumber + 1, refusal: undefined });
   if (p.barrierSentMs === 0) sendBarrier(p, p.role, now, out);
   ensureTimer(p, now + p.options.timers.lacFlushMs, out);
 }
@@ -60,8 +89,6 @@ export function settleBarriers(p: Partition, role: Serving, now: number, out: Ef
   p.barrierSentMs = 0;
   const waiting = p.barriers;
   p.barriers = waiting.filter((b) => b.number > p.barrierNumber);
-  for (const b of waiting)
-    if (b.number <= p.barrierNumber)
-      out.push({ kind: "barrierReply", requestId: b.requestId, code: undefined, committed: p.committed, logStart: p.logStart });
+  for (const b of waiting) if (b.number <= p.barrierNumber) answerWait(p, b, undefined, out);
   if (p.barriers.length > 0) sendBarrier(p, role, now, out);
 }

@@ -157,8 +157,10 @@ export function stepDown(p: Partition, reason: StepDownReason, out: Effect[]): v
     if (!item.replied) reply(p, out, item.requestId, item.sentMs < 0 ? "NOT_OWNER" : "OUTCOME_UNKNOWN", { target });
     for (const w of item.waiters ?? []) reply(p, out, w.requestId, "OUTCOME_UNKNOWN", { target });
   }
-  for (const b of p.barriers)
-    out.push({ kind: "barrierReply", requestId: b.requestId, code: "NOT_OWNER", committed: -1, logStart: p.logStart });
+  for (const b of p.barriers) {
+    if (b.refusal !== undefined) reply(p, out, b.requestId, "NOT_OWNER", { target });
+    else out.push({ kind: "barrierReply", requestId: b.requestId, code: "NOT_OWNER", committed: -1, logStart: p.logStart });
+  }
   p.role = { kind: "idle" };
   p.txn = undefined;
   p.settled = undefined;

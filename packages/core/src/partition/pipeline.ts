@@ -4,8 +4,8 @@ import type { ErrorCode } from "../model/index.ts";
 import { advanceProducers, checkSequence, lastSequenceOf, noteInFlight } from "../producer/index.ts";
 import type { Effect, SuspectReason } from "./effect.ts";
 import type { AppendInput, AppendedInput, LinkInput } from "./input.ts";
-import { alarm, answeringCount, avoid, ensureTimer, epochOf, noteWall, reply, stepDown, tailMark } from "./machine.ts";
-import { settleBarriers } from "./barrier.ts";
+import { alarm, answeringCount, avoid, ensureTimer, epochOf, log, noteWall, reply, stepDown, tailMark } from "./machine.ts";
+import { refuseByState, settleBarriers } from "./barrier.ts";
 import { quorumDurable, retarget } from "./active.ts";
 import { QUORUM } from "./state.ts";
 import type { ActiveSegment, Partition, PendingBatch, RollReason, Serving, Slot } from "./state.ts";
@@ -43,18 +43,19 @@ export function onAppend(p: Partition, input: AppendInput, now: number, out: Eff
     return;
   }
   noteWall(p, input.wallMs, now);
-  if (input.fenceToken >= 0 && input.fenceToken < p.producers.fenceToken) return reply(p, out, input.requestId, "FENCED_TOKEN");
+  const role = p.role;
+  const refuse = (why: ErrorCode, baseOffset = -1): void => refuseByState(p, role, input, { code: why, baseOffset }, now, out);
+  if (input.fenceToken >= 0 && input.fenceToken < p.producers.fenceToken) return refuse("FENCED_TOKEN");
   const { header } = input;
   const records = header.lastOffsetDelta + 1;
   if (header.producerId >= 0 && header.baseSequence >= 0) {
     const verdict = checkSequence(p.producers, header.producerId, header.producerEpoch, header.baseSequence, records);
-    if (verdict.kind === "refused") return reply(p, out, input.requestId, verdict.code);
+    if (verdict.kind === "refused") return refuse(verdict.code);
     if (verdict.kind === "duplicate") return reply(p, out, input.requestId, undefined, { baseOffset: verdict.offset, duplicate: true });
     if (verdict.kind === "inFlight") return waitFor(p, input, verdict.offset, out);
   }
-  if (input.expectedBaseOffset >= 0 && input.expectedBaseOffset !== p.nextOffset)
-    return reply(p, out, input.requestId, "UNEXPECTED_OFFSET", { baseOffset: p.nextOffset });
-  admit(p, p.role, input, records, now, out);
+  if (input.expectedBaseOffset >= 0 && input.expectedBaseOffset !== p.nextOffset) return refuse("UNEXPECTED_OFFSET", p.nextOffset);
+  admit(p, role, input, records, now, out);
 }
 
 /** A retry of a batch that is in flight is answered when that batch is. */
@@ -142,7 +143,7 @@ function resend(p: Partition, active: ActiveSegment, slot: Slot, now: number, ou
   const targets = [{ replica: slot.replica, segmentNumber: slot.segmentNumber }];
   for (let n = Math.max(slot.next, pipeline.from); n < pipeline.unsent; n++)
     sendItem(p, active, pipeline.items[n - pipeline.from] as PendingBatch, targets, out);
-  slot.progressMs = now;
+  slot.resentMs = now;
 }
 
 export function onAppended(p: Partition, input: AppendedInput, now: number, out: Effect[]): void {
@@ -256,8 +257,13 @@ const failureOf: Partial<Record<ErrorCode, { roll: RollReason; suspect: SuspectR
 };
 function onSlotError(p: Partition, role: Serving, slot: Slot, code: ErrorCode, now: number, out: Effect[]): void {
   if (code === "STALE_EPOCH" || code === "SEGMENT_FENCED") return stepDown(p, "stale", out);
-  if (code === "APPEND_GAP" && ++slot.gaps <= GAPS_MAX) return resend(p, role.active, slot, now, out);
+  if (code === "APPEND_GAP") {
+    // Everything that was sent after what is missing is refused as well: one repetition answers them all.
+    if (now - slot.resentMs < p.options.timers.lacFlushMs) return;
+    if (++slot.gaps <= GAPS_MAX) return resend(p, role.active, slot, now, out);
+  }
   if (code === "CORRUPT_SEGMENT") alarm(out, "corrupt", `${slot.replica.node} holds other bytes at an offset of this segment`);
+  log(p, out, "replica.refuses", { node: slot.replica.node, code, durable: slot.durable });
   const failure = failureOf[code] ?? { roll: "refused", suspect: "refused" };
   failSlot(p, role, slot, failure.roll, failure.suspect, now, out);
 }
@@ -301,6 +307,7 @@ export function onLink(p: Partition, input: LinkInput, now: number, out: Effect[
     slot.linkUp = input.up;
     retarget(role.active);
     if (input.up) {
+      slot.progressMs = now;
       resend(p, role.active, slot, now, out);
       continue;
     }

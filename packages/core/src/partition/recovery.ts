@@ -35,7 +35,9 @@ export function claimed(p: Partition, tail: SegmentRecord | undefined, now: numb
     return stepDown(p, "invariant", out);
   }
   // No segment yet, or retention has removed the last one and raised the log start past it.
-  startOpening(p, p.logStart, createProducers(), undefined, [], now, out);
+  const producers = createProducers();
+  producers.forgotten = named !== undefined;
+  startOpening(p, p.logStart, producers, undefined, [], now, out);
 }
 
 function startRecovery(p: Partition, tail: SegmentRecord, now: number, out: Effect[]): void {
@@ -192,7 +194,9 @@ function tableOf(p: Partition, bytes: Uint8Array | undefined, end: number, out: 
       alarm(out, "corrupt", e instanceof Error ? e.message : "producer snapshot");
     }
   log(p, out, "producers.unknown", { end });
-  return createProducers();
+  const unknown = createProducers();
+  unknown.forgotten = true;
+  return unknown;
 }
 
 /**

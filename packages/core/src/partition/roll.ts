@@ -22,6 +22,7 @@ import { submit } from "./transaction.ts";
  * than two nothing can be acknowledged anyway and the segment is frozen at once.
  */
 const ROLLS_IN_ROW_MAX = 7;
+const FORCED_ROLL_RETRIES = 2;
 const CALM_MS_FACTOR = 10;
 
 export function startRoll(p: Partition, role: Serving, reason: RollReason, now: number, out: Effect[]): void {
@@ -33,7 +34,9 @@ export function startRoll(p: Partition, role: Serving, reason: RollReason, now: 
     return;
   }
   if (unconfirmed && answer >= QUORUM) return;
-  if (now < p.nextRollMs && answer >= QUORUM) return;
+  // A forced roll waits less, but it waits: without a bound a set of bad nodes costs a transaction every few milliseconds.
+  const forcedMs = p.lastRollMs + FORCED_ROLL_RETRIES * p.options.timers.metadataRetryMs;
+  if (now < (answer >= QUORUM ? p.nextRollMs : Math.min(p.nextRollMs, forcedMs))) return;
   const roll: Roll = { reason, step: "prepare", call: 0, deadlineMs: 0, end: -1, holders: [], lacking: [] };
   role.roll = roll;
   log(p, out, "segment.rolling", { reason, committed: p.committed, answering: answer });

@@ -1,6 +1,7 @@
 import type { ChainHash } from "../log/index.ts";
 import type {
   Epoch,
+  ErrorCode,
   InstanceId,
   MemberId,
   PartitionId,
@@ -93,7 +94,9 @@ export interface Slot {
   progressMs: number;
   /** Last barrier number it answered. */
   barrier: number;
+  /** Gaps it has answered since it last confirmed something, and when it was last sent everything again. */
   gaps: number;
+  resentMs: number;
 }
 
 /** The batches between admission and the answer of the last replica, oldest first. Batch number n is items[n - from]. */
@@ -302,6 +305,8 @@ export interface BarrierWait {
   readonly deadlineMs: number;
   /** Answered by a barrier of this number or a later one. */
   readonly number: number;
+  /** An append that is to be refused once the barrier has shown that this is still the owner; undefined = a question for the latest offset. */
+  readonly refusal: { readonly code: ErrorCode; readonly baseOffset: number } | undefined;
 }
 
 /** Everything the machine knows. Changed in place by `step` alone; a test may look at all of it. */

@@ -1,6 +1,6 @@
 import { expireProducers } from "../producer/index.ts";
 import { tickReading } from "./acquire.ts";
-import { sendBarrier, sendEmpty } from "./barrier.ts";
+import { answerWait, sendBarrier, sendEmpty } from "./barrier.ts";
 import { tickCreation } from "./creation.ts";
 import type { Effect } from "./effect.ts";
 import { answering, isUnconfirmed, reply, serving, wallAt } from "./machine.ts";
@@ -87,8 +87,7 @@ function expireRequests(p: Partition, now: number, out: Effect[]): void {
   if (p.barriers.length > 0) {
     const late = p.barriers.filter((b) => b.deadlineMs <= now);
     if (late.length > 0) p.barriers = p.barriers.filter((b) => b.deadlineMs > now);
-    for (const b of late)
-      out.push({ kind: "barrierReply", requestId: b.requestId, code: "TIMED_OUT", committed: -1, logStart: p.logStart });
+    for (const b of late) answerWait(p, b, "TIMED_OUT", out);
   }
   if (now < pipeline.nextDeadlineMs) return;
   let next = Infinity;

@@ -8,7 +8,8 @@ import type { ProducerBatch, ProducerEntry, ProducerTable, RememberedBatch } fro
  *
  *   at  bytes  field
  *    0    1    version (1)
- *    1    3    zero
+ *    1    1    flags: bit 0 = some producer was forgotten
+ *    2    2    zero
  *    4    8    fence token, -1 = none
  *   12    4    number of producers
  *   16         producers, least recently used first:
@@ -19,6 +20,7 @@ import type { ProducerBatch, ProducerEntry, ProducerTable, RememberedBatch } fro
  * A snapshot of no bytes at all means "not known", which is not the same as "no producers".
  */
 const VERSION = 1;
+const FORGOTTEN_FLAG = 1;
 const HEADER_BYTES = 16;
 const PRODUCER_BYTES = 19;
 const BATCH_BYTES = 24;
@@ -49,6 +51,7 @@ export function encodeProducers(table: ProducerTable, options: EncodeOptions = {
   while (total > limits.producerSnapshotBytesMax) total -= PRODUCER_BYTES + (chosen[skip++]?.batches.length ?? 0) * BATCH_BYTES;
   const bytes = new Uint8Array(total);
   bytes[0] = VERSION;
+  bytes[1] = table.forgotten || skip > 0 ? FORGOTTEN_FLAG : 0;
   writeInt64(bytes, 4, table.fenceToken);
   writeInt32(bytes, 12, chosen.length - skip);
   let at = HEADER_BYTES;
@@ -77,6 +80,7 @@ export function decodeProducers(bytes: Uint8Array, producersMax: number = limits
   if (bytes.length < HEADER_BYTES) throw malformed("cut off");
   if (bytes[0] !== VERSION) throw malformed(`version ${String(bytes[0])} is not known`);
   const table = createProducers(producersMax);
+  table.forgotten = ((bytes[1] as number) & FORGOTTEN_FLAG) !== 0;
   table.fenceToken = readInt64(bytes, 4);
   const count = readUint32(bytes, 12);
   let at = HEADER_BYTES;

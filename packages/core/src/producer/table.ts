@@ -36,7 +36,7 @@ export interface ProducerEntry {
 /**
  * The producers of one partition. The owner keeps it beside the log (fed by what is committed), a storage node per segment (fed by batch
  * headers): nothing of it is written on its own, it is rebuilt from a snapshot and the batches after it. The map's order is that of
- * use, so that the oldest producer gives way when there are too many; its next batch is then accepted with any sequence, as Kafka does.
+ * use, so that the oldest producer gives way when there are too many.
  */
 export interface ProducerTable {
   readonly entries: Map<number, ProducerEntry>;
@@ -44,6 +44,8 @@ export interface ProducerTable {
   /** Highest token of conditional appends; -1 = none. */
   fenceToken: number;
   newest: ProducerEntry | undefined;
+  /** Some producer was forgotten (expiry, the bound, a snapshot that was lost): one that is not here may have stored batches all the same. */
+  forgotten: boolean;
 }
 
 export const createProducers = (producersMax: number = limits.producersPerPartitionMax): ProducerTable => ({
@@ -51,6 +53,7 @@ export const createProducers = (producersMax: number = limits.producersPerPartit
   producersMax,
   fenceToken: -1,
   newest: undefined,
+  forgotten: false,
 });
 
 /**
@@ -65,10 +68,17 @@ const STALE_PRODUCER: SequenceVerdict = { kind: "refused", code: "INVALID_PRODUC
 const GAP: SequenceVerdict = { kind: "refused", code: "OUT_OF_ORDER_SEQUENCE" };
 const LONG_AGO: SequenceVerdict = { kind: "refused", code: "DUPLICATE_SEQUENCE" };
 
-/** Judges a batch of an idempotent producer (id 0 or more) against what is stored and in flight. Changes nothing. */
+const FORGOTTEN: SequenceVerdict = { kind: "refused", code: "UNKNOWN_PRODUCER" };
+
+/**
+ * Judges a batch of an idempotent producer (id 0 or more) against what is stored and in flight. Changes nothing.
+ * A producer that is not here starts at sequence 0. Any other sequence is a gap (its first batch is still on the way); only when somebody was forgotten may it
+ * be an old producer, whose batch could be a retry of a stored one: it has to start anew. Kafka accepts both, and lets pipelined batches overtake
+ * the first one at a new owner.
+ */
 export function checkSequence(table: ProducerTable, id: number, epoch: number, firstSequence: number, records: number): SequenceVerdict {
   const entry = table.entries.get(id);
-  if (entry === undefined) return FRESH;
+  if (entry === undefined) return firstSequence === 0 ? FRESH : table.forgotten ? FORGOTTEN : GAP;
   const { inFlight, batches } = entry;
   const newestInFlight = inFlight[inFlight.length - 1];
   const currentEpoch = newestInFlight === undefined ? entry.epoch : newestInFlight.epoch;
@@ -109,6 +119,7 @@ function evictOldest(table: ProducerTable): void {
   for (const [id, entry] of table.entries) {
     if (entry.inFlight.length > 0) continue;
     table.entries.delete(id);
+    table.forgotten = true;
     return;
   }
 }
@@ -172,13 +183,14 @@ function forget(table: ProducerTable, id: number): void {
   table.entries.delete(id);
 }
 
-/** Forgets what lies above `lastOffset`: a suffix that recovery or a seal gave up. */
+/**
+ * Forgets what lies above `lastOffset`: a suffix that recovery or a seal gave up. A producer of whom nothing is left keeps its place: which of its batches came
+ * before is not known then, and its next one is taken with any sequence.
+ */
 export function truncateProducers(table: ProducerTable, lastOffset: number): void {
-  for (const [id, entry] of table.entries) {
+  for (const entry of table.entries.values()) {
     const kept = entry.batches.filter((b) => b.lastOffset <= lastOffset);
-    if (kept.length === entry.batches.length) continue;
-    entry.batches = kept;
-    if (kept.length === 0 && entry.inFlight.length === 0) forget(table, id);
+    if (kept.length < entry.batches.length) entry.batches = kept;
   }
 }
 
@@ -193,6 +205,7 @@ export function mergeProducers(into: ProducerTable, from: ProducerTable): void {
     entry.batches = [...theirs.batches];
     entry.lastAppendMs = theirs.lastAppendMs;
   }
+  into.forgotten ||= from.forgotten;
   into.fenceToken = Math.max(into.fenceToken, from.fenceToken);
 }
 
@@ -202,6 +215,7 @@ export function expireProducers(table: ProducerTable, beforeMs: number): number 
   for (const [id, entry] of table.entries) {
     if (entry.lastAppendMs >= beforeMs || entry.inFlight.length > 0) continue;
     forget(table, id);
+    table.forgotten = true;
     expired++;
   }
   return expired;
