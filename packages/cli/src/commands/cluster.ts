@@ -1,0 +1,99 @@
+import { isAbsolute } from "node:path";
+import { clusterUp, openCluster, type ClusterHandle, type MemberStatus } from "../cluster/cluster.ts";
+import { exitCodes, UsageError } from "../exit.ts";
+import { type Column, formatTable, type OutputFormat, printRows } from "../output.ts";
+import type { Terminal } from "../terminal.ts";
+import { clusterFile } from "../cluster/folder.ts";
+
+export interface UpOptions {
+  readonly dir: string;
+  readonly proxies: number;
+  readonly brokers: number;
+  readonly stores: number;
+  readonly controllers: number;
+  readonly coordinators: number;
+  readonly zones: number;
+  readonly objectStore?: string;
+  readonly portBase?: number;
+  readonly etcd?: string;
+  readonly config: Readonly<Record<string, string>>;
+}
+
+const ACCESS_KEY = "SLUICE_OBJECT_STORE_ACCESS_KEY";
+const SECRET_KEY = "SLUICE_OBJECT_STORE_SECRET_KEY";
+
+export async function up(options: UpOptions, terminal: Terminal): Promise<number> {
+  const { env } = terminal;
+  const accessKey = env[ACCESS_KEY];
+  const secretKey = env[SECRET_KEY];
+  const { objectStore } = options;
+  if (objectStore?.startsWith("s3:") === true && (accessKey === undefined || secretKey === undefined))
+    throw new UsageError(`--object-store ${objectStore}: its keys come from the environment, ${ACCESS_KEY} and ${SECRET_KEY}`);
+  if (objectStore !== undefined && !isAbsolute(objectStore) && objectStore.startsWith("memory:"))
+    throw new UsageError("--object-store memory: is of one process, and a cluster has many");
+  const handle = await clusterUp({
+    ...options,
+    ...(accessKey !== undefined && secretKey !== undefined && { credentials: { accessKey, secretKey } }),
+    signal: terminal.interrupts(),
+    progress: (text) => terminal.note(text),
+  });
+  const endpoints = handle.spec.proxies.map((proxy) => proxy.grpc).join(",");
+  await terminal.out(`${clusterFile(handle.dir)}\n`);
+  terminal.note(
+    `The cluster serves. Try:\n  export SLUICE_ENDPOINT=${endpoints}\n  sluice status\n  sluice cluster down --dir ${options.dir}`,
+  );
+  return exitCodes.ok;
+}
+
+const statusColumns: readonly Column<MemberStatus>[] = [
+  { title: "id", text: (member) => member.id },
+  { title: "pid", text: (member) => member.pid },
+  { title: "zone", text: (member) => member.zone },
+  { title: "state", text: (member) => member.state },
+  { title: "ready", text: (member) => (member.ready ? "yes" : "no") },
+  { title: "address", text: (member) => member.address },
+  { title: "reason", text: (member) => member.reason },
+];
+export async function clusterStatus(options: { readonly dir: string; readonly output: OutputFormat }, terminal: Terminal): Promise<number> {
+  const cluster = await openCluster(options.dir);
+  const members = await cluster.status();
+  if (options.output === "table") await terminal.out(formatTable(members, statusColumns));
+  else await printRows(terminal, options.output, members, statusColumns);
+  return exitCodes.ok;
+}
+export async function down(options: { readonly dir: string }, terminal: Terminal): Promise<number> {
+  const cluster = await openCluster(options.dir);
+  await cluster.down((text) => terminal.note(text));
+  return exitCodes.ok;
+}
+
+export type ProcessVerb = "kill" | "pause" | "resume" | "start" | "stop";
+const DONE: Readonly<Record<ProcessVerb, string>> = {
+  kill: "killed",
+  pause: "paused",
+  resume: "resumed",
+  start: "serves",
+  stop: "stopped",
+};
+
+/** All ids are looked at before the first signal is sent; then the processes are handled together. */
+export async function each(
+  verb: ProcessVerb,
+  ids: readonly string[],
+  options: { readonly dir: string },
+  terminal: Terminal,
+): Promise<number> {
+  const cluster: ClusterHandle = await openCluster(options.dir);
+  const unknown = ids.find((id) => !Object.hasOwn(cluster.spec.processes, id));
+  if (unknown !== undefined)
+    throw new UsageError(`${options.dir} has no ${unknown}; it has ${Object.keys(cluster.spec.processes).join(", ")}`);
+  const outcomes = await Promise.allSettled(
+    [...new Set(ids)].map(async (id) => {
+      await cluster[verb](id);
+      terminal.note(`${id} ${DONE[verb]}`);
+    }),
+  );
+  const failed = outcomes.find((outcome) => outcome.status === "rejected");
+  if (failed !== undefined) throw failed.reason;
+  return exitCodes.ok;
+}

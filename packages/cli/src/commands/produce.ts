@@ -1,0 +1,231 @@
+import type { ProducerRecord, Sluice } from "@sluice/client";
+import { codeOf } from "@sluice/core/model";
+import { systemClock } from "@sluice/runtime";
+import { createReadStream } from "node:fs";
+import { type ConnectionOptions, withConnection } from "../connect.ts";
+import { CommandFailure, exitCodes, messageOf, UsageError } from "../exit.ts";
+import { splitLines } from "../lines.ts";
+import { parseRecordLine } from "../record-line.ts";
+import type { Terminal } from "../terminal.ts";
+
+export interface ProduceOptions extends ConnectionOptions {
+  readonly file?: string;
+  readonly jsonl?: boolean;
+  readonly keySeparator?: string;
+  readonly header?: readonly (readonly [string, string])[];
+  /** Records a second. */
+  readonly rate?: number;
+  readonly count?: number;
+  /** Generated values of this size instead of input. */
+  readonly size?: number;
+}
+
+/** A record that is to be sent, and where it came from, for messages. */
+interface Item {
+  readonly record: ProducerRecord;
+  readonly from: string;
+}
+
+export async function produce(topic: string, options: ProduceOptions, terminal: Terminal): Promise<number> {
+  checkOptions(options);
+  return withConnection(terminal, options, async (sluice) => {
+    const { partitions } = await sluice.admin.describeTopic(topic);
+    const signal = terminal.interrupts();
+    const source = options.size === undefined ? inputItems(options, partitions, terminal, signal) : generated(options.size);
+    return send(sluice, topic, source, options, terminal, signal);
+  });
+}
+
+function checkOptions(options: ProduceOptions): void {
+  const { jsonl, keySeparator, size, file } = options;
+  if (jsonl === true && keySeparator !== undefined)
+    throw new UsageError("--jsonl lines carry their keys: --key-separator does not go with it");
+  if (size !== undefined && (jsonl === true || file !== undefined || keySeparator !== undefined))
+    throw new UsageError("--size makes the values up: it does not go with --file, --jsonl and --key-separator");
+  if (keySeparator === "") throw new UsageError("--key-separator is empty");
+}
+
+/** What was sent and how it went. */
+class Tally {
+  sent = 0;
+  acknowledged = 0;
+  firstFailure: { readonly from: string; readonly error: unknown } | undefined;
+  #open = 0;
+  #idle: (() => void) | undefined;
+
+  track(item: Item, outcome: Promise<unknown>): void {
+    this.sent++;
+    this.#open++;
+    outcome
+      .then(
+        () => void this.acknowledged++,
+        (error: unknown) => void (this.firstFailure ??= { from: item.from, error }),
+      )
+      .finally(() => {
+        if (--this.#open === 0) this.#idle?.();
+      });
+  }
+  settled(): Promise<void> {
+    return this.#open === 0 ? Promise.resolve() : new Promise((resolve) => (this.#idle = resolve));
+  }
+}
+
+async function send(
+  sluice: Sluice,
+  topic: string,
+  source: AsyncIterable<Item[]>,
+  options: ProduceOptions,
+  terminal: Terminal,
+  signal: AbortSignal,
+): Promise<number> {
+  const producer = sluice.producer({ topic });
+  const tally = new Tally();
+  const pacer = options.rate === undefined ? undefined : new Pacer(options.rate, signal);
+  const startMs = systemClock.monotonicMs();
+  const headers = options.header ?? [];
+  const complete = async (): Promise<boolean> => {
+    for await (const items of source) {
+      for (const item of items) {
+        if (tally.sent === options.count) return true;
+        if (signal.aborted || tally.firstFailure !== undefined) return false;
+        if (pacer !== undefined && !(await pacer.next())) return false;
+        const record =
+          headers.length === 0 ? item.record : { ...item.record, headers: [...((item.record.headers as []) ?? []), ...headers] };
+        let outcome = producer.trySend(record);
+        while (outcome === undefined) {
+          await producer.ready();
+          outcome = producer.trySend(record);
+        }
+        tally.track(item, outcome);
+      }
+      // Answers are handled between two chunks of input, so that a failure is seen before the next.
+      await new Promise((resolve) => systemClock.afterTurn(() => resolve(undefined)));
+    }
+    return !signal.aborted;
+  };
+  let inputError: unknown;
+  let finished = false;
+  try {
+    finished = await complete();
+  } catch (error) {
+    inputError = error;
+  }
+  await producer.flush();
+  await tally.settled();
+  await producer.close();
+  const seconds = (systemClock.monotonicMs() - startMs) / 1_000;
+  const rate = seconds > 0 ? Math.round(tally.acknowledged / seconds) : 0;
+  terminal.note(`${tally.acknowledged} of ${tally.sent} records acknowledged in ${seconds.toFixed(2)} s (${rate}/s)`);
+  return exitCodeOf(tally, finished, inputError, options);
+}
+
+function exitCodeOf(tally: Tally, finished: boolean, inputError: unknown, options: ProduceOptions): number {
+  const failure = tally.firstFailure;
+  if (failure !== undefined) {
+    throw new CommandFailure(
+      `${failure.from}: ${codeOf(failure.error)}: ${messageOf(failure.error)}; the rest of the input was not sent`,
+      exitCodes.unacknowledged,
+      { cause: failure.error },
+    );
+  }
+  if (inputError !== undefined) throw inputError as Error;
+  // A load without an end is ended by the user: that is its normal end.
+  const endless = options.size !== undefined && options.count === undefined;
+  return finished || endless ? exitCodes.ok : exitCodes.interrupted;
+}
+
+/** Says when the next record is due, from a fixed start: what a slow moment delayed is caught up. */
+class Pacer {
+  readonly #perMs: number;
+  readonly #signal: AbortSignal;
+  readonly #startMs = systemClock.monotonicMs();
+  #given = 0;
+
+  constructor(perSecond: number, signal: AbortSignal) {
+    this.#perMs = perSecond / 1_000;
+    this.#signal = signal;
+  }
+  /** False when interrupted. */
+  async next(): Promise<boolean> {
+    const dueMs = this.#startMs + this.#given++ / this.#perMs;
+    const waitMs = dueMs - systemClock.monotonicMs();
+    if (waitMs <= 1) return true;
+    return systemClock.sleep(waitMs, this.#signal).then(
+      () => true,
+      () => false,
+    );
+  }
+}
+
+const GENERATED_CHUNK = 64;
+/** Values that tell themselves apart: the number of the record, filled up with dots. */
+async function* generated(size: number): AsyncGenerator<Item[]> {
+  for (let n = 0; ;) {
+    const items: Item[] = [];
+    for (let i = 0; i < GENERATED_CHUNK; i++, n++)
+      items.push({ record: { value: String(n).padEnd(size, ".").slice(0, size) }, from: `record ${n + 1}` });
+    yield items;
+  }
+}
+
+async function* inputItems(options: ProduceOptions, partitions: number, terminal: Terminal, signal: AbortSignal): AsyncGenerator<Item[]> {
+  const input = options.file === undefined ? terminal.input : createReadStream(options.file);
+  // Reading ends at once: a terminal may never send another byte.
+  const abort = (): void => void input.destroy();
+  signal.addEventListener("abort", abort, { once: true });
+  if (options.file === undefined && terminal.inputIsTerminal) terminal.note("Reading records from the terminal, one a line; Ctrl-D ends.");
+  const separator = options.keySeparator === undefined ? undefined : Buffer.from(options.keySeparator);
+  let number = 0;
+  let moved = false;
+  try {
+    for await (const lines of splitLines(input as AsyncIterable<Uint8Array>)) {
+      const items: Item[] = [];
+      for (const line of lines) {
+        const from = `line ${++number}`;
+        if (options.jsonl !== true) items.push({ record: textRecord(line, separator), from });
+        else if (!isBlank(line)) {
+          const { partition, timestampMs, key, value, headers } = lineRecord(line, from);
+          const known = partition !== undefined && partition < partitions;
+          if (partition !== undefined && !known && !moved) {
+            moved = true;
+            terminal.note(`${from}: the topic has no partition ${partition} (it has ${partitions}); such records are placed by their key`);
+          }
+          items.push({
+            record: { key, value, headers, ...(known && { partition }), ...(timestampMs !== undefined && { timestampMs }) },
+            from,
+          });
+        }
+      }
+      yield items;
+    }
+  } catch (error) {
+    if (signal.aborted) return;
+    if (options.file !== undefined && (error as NodeJS.ErrnoException).code === "ENOENT")
+      throw new UsageError(`--file ${options.file}: no such file`);
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", abort);
+    if (options.file !== undefined) input.destroy();
+  }
+}
+function textRecord(line: Uint8Array, separator: Buffer | undefined): ProducerRecord {
+  if (separator === undefined) return { value: line };
+  const at = Buffer.from(line.buffer, line.byteOffset, line.byteLength).indexOf(separator);
+  return at < 0 ? { value: line } : { key: line.subarray(0, at), value: line.subarray(at + separator.length) };
+}
+// Strict: a broken byte must not become a replacement character in the stored record.
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+const isBlank = (line: Uint8Array): boolean => line.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d);
+function lineRecord(line: Uint8Array, from: string) {
+  try {
+    let text: string;
+    try {
+      text = utf8.decode(line);
+    } catch {
+      throw new UsageError("not UTF-8");
+    }
+    return parseRecordLine(text);
+  } catch (error) {
+    throw new CommandFailure(`${from}: ${messageOf(error)}`, exitCodes.unacknowledged);
+  }
+}

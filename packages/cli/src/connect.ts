@@ -1,0 +1,17 @@
+import { connect, type Sluice } from "@sluice/client";
+import { DEFAULT_ENDPOINT } from "./defaults.ts";
+import type { Terminal } from "./terminal.ts";
+import { endpointList } from "./values.ts";
+
+export interface ConnectionOptions {
+  /** `--endpoint`; over SLUICE_ENDPOINT; over the standalone's. */
+  readonly endpoint?: string | undefined;
+}
+
+/** Connects, runs the work, closes. An interrupt ends what is pending with CANCELLED when `signal` is given. */
+export async function withConnection<T>(terminal: Terminal, options: ConnectionOptions, work: (sluice: Sluice) => Promise<T>): Promise<T> {
+  const text = options.endpoint ?? terminal.env["SLUICE_ENDPOINT"] ?? "";
+  const endpoints = endpointList(text === "" ? DEFAULT_ENDPOINT : text);
+  await using sluice = await connect({ endpoints, clientId: "sluice-cli" });
+  return await work(sluice);
+}

@@ -1,0 +1,42 @@
+import { errorCatalogue, isSluiceError, type ErrorCode } from "@sluice/core/model";
+
+/** What the shell sees. docs/cli.md holds the same table. */
+export const exitCodes = {
+  ok: 0,
+  /** The command could not do its work; the reason is on standard error. */
+  failure: 1,
+  /** Unknown command or flag, or a value that does not fit: nothing was tried. */
+  usage: 2,
+  /** `produce`: the input was read, but not every record was acknowledged. */
+  unacknowledged: 3,
+  /** Interrupted (Ctrl-C, SIGTERM) before the work that was asked for was complete. */
+  interrupted: 130,
+} as const;
+
+/** A mistake of the caller that is found before anything is done. */
+export class UsageError extends Error {
+  readonly exitCode = exitCodes.usage;
+}
+/** Ends the command with a code of its own; the text goes to standard error. */
+export class CommandFailure extends Error {
+  readonly exitCode: number;
+  constructor(message: string, exitCode: number = exitCodes.failure, options?: { cause?: unknown }) {
+    super(message, options);
+    this.exitCode = exitCode;
+  }
+}
+
+const USAGE_CODES: ReadonlySet<ErrorCode> = new Set(["INVALID_CONFIG"]);
+
+/** One line (two with a hint) for a person, and the exit code, of anything thrown. */
+export function explain(error: unknown): { readonly text: string; readonly exitCode: number } {
+  const message = messageOf(error);
+  if (isSluiceError(error)) {
+    const exitCode = USAGE_CODES.has(error.code) ? exitCodes.usage : exitCodes.failure;
+    return { text: `sluice: ${error.code}: ${message}\n  ${errorCatalogue[error.code].hint}`, exitCode };
+  }
+  const exitCode = (error as { exitCode?: unknown } | undefined)?.exitCode;
+  return { text: `sluice: ${message}`, exitCode: typeof exitCode === "number" ? exitCode : exitCodes.failure };
+}
+export const messageOf = (error: unknown): string =>
+  typeof error === "object" && error !== null && "message" in error ? String(error.message) : String(error);

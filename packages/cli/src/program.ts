@@ -1,0 +1,244 @@
+import { Command, type CommanderError, InvalidArgumentError, Option } from "commander";
+import { DEFAULT_DATA_FOLDER, DEFAULT_ENDPOINT, defaultPorts } from "./defaults.ts";
+import { exitCodes, explain, messageOf } from "./exit.ts";
+import { outputFormats, type OutputFormat } from "./output.ts";
+import { type FromPosition, parseFrom, parseUntil, type UntilPosition } from "./position.ts";
+import type { Terminal } from "./terminal.ts";
+import { byteSize, pair, uniquePairs, wholeNumber } from "./values.ts";
+import { VERSION } from "./version.ts";
+
+/** Names and flags are fixed: other tools call them. What a command does is loaded when it is called. */
+const PORT_MAX = 65_535;
+const PARTITIONS_MAX = 100_000;
+const PROCESSES_MAX = 32;
+const ZONES_MAX = 26;
+const VALUE_BYTES_MAX = 8 * 1024 * 1024;
+const RATE_MAX = 10_000_000;
+
+type Pairs = readonly (readonly [string, string])[];
+
+/** Our parsers throw UsageError; commander wants its own class to name the flag and exit with its message. */
+const parsed =
+  <T, P = unknown>(parse: (text: string, before?: P) => T) =>
+  (text: string, before: P): T => {
+    try {
+      return parse(text, before);
+    } catch (error) {
+      throw new InvalidArgumentError(messageOf(error));
+    }
+  };
+const number = (flag: string, min: number, max: number) => parsed(wholeNumber(flag, min, max));
+const output = () => new Option("-o, --output <format>", "how results are written").choices(outputFormats).default("table");
+const endpoint = () =>
+  new Option("--endpoint <host:port,...>", `proxies to connect to (default: $SLUICE_ENDPOINT, then ${DEFAULT_ENDPOINT})`);
+const configPairs = (doc: string) =>
+  new Option("--config <key=value>", doc).argParser(parsed<Pairs, Pairs>(pair("--config"))).default([], "none");
+
+/** Parses, runs, and resolves with the exit code. Help goes to standard output, mistakes to standard error. */
+export async function runProgram(argv: readonly string[], terminal: Terminal): Promise<number> {
+  let code: number = exitCodes.ok;
+  const run = (work: () => Promise<number>): Promise<void> => work().then((result) => void (code = result));
+  const program = new Command("sluice")
+    .description("A message broker with storage and compute apart.")
+    .version(`sluice ${VERSION}`, "-V, --version", "print the version")
+    .helpOption("-h, --help", "print help")
+    .showHelpAfterError("(add --help for the flags)")
+    .configureHelp({ showGlobalOptions: false })
+    .configureOutput({ writeOut: (text) => void terminal.out(text), writeErr: (text) => terminal.note(text.trimEnd()) })
+    .exitOverride();
+  addStandalone(program, terminal, run);
+  addCluster(program, terminal, run);
+  addTopic(program, terminal, run);
+  addData(program, terminal, run);
+  try {
+    await program.parseAsync([...argv], { from: "user" });
+    return code;
+  } catch (error) {
+    if (isCommanderError(error)) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
+    const { text, exitCode } = explain(error);
+    terminal.note(text);
+    return exitCode;
+  }
+}
+const isCommanderError = (error: unknown): error is CommanderError =>
+  typeof error === "object" && error !== null && "code" in error && String(error.code).startsWith("commander.");
+
+type Runner = (work: () => Promise<number>) => Promise<void>;
+
+function addStandalone(program: Command, terminal: Terminal, run: Runner): void {
+  program
+    .command("standalone")
+    .description("run everything in one process, data in one folder")
+    .option("--data <dir>", "folder of all data; made when it is not there", DEFAULT_DATA_FOLDER)
+    .option(
+      "--port-base <n>",
+      `gRPC at N, metrics at N+3; N+1 and N+2 are kept for Kafka and HTTP (default: ${defaultPorts.grpc} and ${defaultPorts.metrics})`,
+      number("--port-base", 1, PORT_MAX - 3),
+    )
+    .option("--listen <host>", "address to listen on", "127.0.0.1")
+    .option("--allow-unauthenticated", "listen beyond loopback although nobody has to prove who they are", false)
+    .addOption(
+      new Option("--log-level <level>", "lowest level of the log lines on standard error")
+        .choices(["debug", "info", "warn", "error", "silent"])
+        .default("warn"),
+    )
+    .action((options: { data: string; portBase?: number; listen: string; allowUnauthenticated: boolean; logLevel: "info" }) =>
+      run(async () => (await import("./commands/standalone.ts")).standalone(options, terminal)),
+    );
+}
+
+function addCluster(program: Command, terminal: Terminal, run: Runner): void {
+  const cluster = program.command("cluster").description("a cluster of processes on this machine, for tests and trials");
+  const dir = () => new Option("--dir <dir>", "folder of the cluster: cluster.json, data, logs").makeOptionMandatory();
+  const count = (flag: string, doc: string, min: number, fallback: number, max = PROCESSES_MAX) =>
+    new Option(`${flag} <n>`, doc).argParser(number(flag, min, max)).default(fallback);
+  cluster
+    .command("up")
+    .description("start the processes, and return when they serve")
+    .addOption(dir())
+    .addOption(count("--proxies", "number of proxies", 1, 2))
+    .addOption(count("--brokers", "number of brokers", 1, 2))
+    .addOption(count("--stores", "number of storage nodes; a record is written to three", 3, 4))
+    .addOption(count("--controllers", "number of controllers", 1, 1))
+    .addOption(count("--coordinators", "number of coordinators", 0, 1))
+    .addOption(count("--zones", "failure domains, a, b, c and so on, given in turn", 1, 3, ZONES_MAX))
+    .option("--object-store <dir|url>", "where the history goes: a folder or s3://bucket?endpoint=... (default: a folder within --dir)")
+    .option(
+      "--port-base <n>",
+      "first of a row of ports, the first proxy's gRPC first (default: free ports)",
+      number("--port-base", 1, PORT_MAX - 200),
+    )
+    .option("--etcd <path>", "the etcd program (default: the first of the PATH)")
+    .addOption(configPairs("configuration key for the services that know it; may be repeated"))
+    .action((options: { config: Pairs } & Record<string, unknown>) =>
+      run(async () => {
+        const { up } = await import("./commands/cluster.ts");
+        return up({ ...(options as unknown as Parameters<typeof up>[0]), config: uniquePairs("--config", options.config) }, terminal);
+      }),
+    );
+  cluster
+    .command("status")
+    .description("show the processes: alive, ready, where")
+    .addOption(dir())
+    .addOption(output())
+    .action((options: { dir: string; output: OutputFormat }) =>
+      run(async () => (await import("./commands/cluster.ts")).clusterStatus(options, terminal)),
+    );
+  cluster
+    .command("down")
+    .description("end all processes; data and logs stay, and up starts them again")
+    .addOption(dir())
+    .action((options: { dir: string }) => run(async () => (await import("./commands/cluster.ts")).down(options, terminal)));
+  for (const [verb, doc] of [
+    ["kill", "end at once (SIGKILL)"],
+    ["stop", "end in order (SIGTERM), and wait for it"],
+    ["pause", "freeze (SIGSTOP)"],
+    ["resume", "go on after pause (SIGCONT)"],
+    ["start", "start again with the same flags and data, and wait until it serves"],
+  ] as const)
+    cluster
+      .command(`${verb} <id...>`)
+      .description(doc)
+      .addOption(dir())
+      .action((ids: string[], options: { dir: string }) =>
+        run(async () => (await import("./commands/cluster.ts")).each(verb, ids, options, terminal)),
+      );
+}
+
+function addTopic(program: Command, terminal: Terminal, run: Runner): void {
+  const topic = program.command("topic").description("create, list, describe and delete topics");
+  const load = () => import("./commands/topic.ts");
+  topic
+    .command("create <name>")
+    .description("create a topic")
+    .requiredOption("--partitions <n>", "number of partitions", number("--partitions", 1, PARTITIONS_MAX))
+    .addOption(configPairs("configuration of the topic, such as retention.ms=3600000; may be repeated"))
+    .option("--if-not-exists", "a topic that exists is no error")
+    .addOption(endpoint())
+    .addOption(output())
+    .action(
+      (name: string, options: { partitions: number; config: Pairs; ifNotExists?: boolean; endpoint?: string; output: OutputFormat }) =>
+        run(async () => (await load()).createTopic(name, { ...options, config: uniquePairs("--config", options.config) }, terminal)),
+    );
+  topic
+    .command("list")
+    .description("list the topics")
+    .option("--internal", "also the reserved ones")
+    .addOption(endpoint())
+    .addOption(output())
+    .action((options: { internal?: boolean; endpoint?: string; output: OutputFormat }) =>
+      run(async () => (await load()).listTopics(options, terminal)),
+    );
+  topic
+    .command("describe <name>")
+    .description("show configuration, owners, offsets and segments")
+    .addOption(endpoint())
+    .addOption(output())
+    .action((name: string, options: { endpoint?: string; output: OutputFormat }) =>
+      run(async () => (await load()).describeTopic(name, options, terminal)),
+    );
+  topic
+    .command("delete <name>")
+    .description("delete a topic with all its records")
+    .option("--if-exists", "a topic that does not exist is no error")
+    .addOption(endpoint())
+    .addOption(output())
+    .action((name: string, options: { ifExists?: boolean; endpoint?: string; output: OutputFormat }) =>
+      run(async () => (await load()).deleteTopic(name, options, terminal)),
+    );
+}
+
+function addData(program: Command, terminal: Terminal, run: Runner): void {
+  program
+    .command("produce <topic>")
+    .description("write records: lines of standard input, unless told otherwise")
+    .option("--file <path>", "read from a file instead of standard input")
+    .option("--jsonl", "lines are JSON objects, as consume -o jsonl writes them")
+    .option("--key-separator <text>", "the key is what stands before the first of these in a line")
+    .option("--header <name=value>", "header of every record; may be repeated", parsed<Pairs, Pairs>(pair("--header")))
+    .option("--rate <n>", "records a second, at most", number("--rate", 1, RATE_MAX))
+    .option("--count <n>", "stop after so many records", number("--count", 1, Number.MAX_SAFE_INTEGER))
+    .option("--size <bytes>", "make values of this size up instead of reading any", parsed(byteSize("--size", 0, VALUE_BYTES_MAX)))
+    .addOption(endpoint())
+    .action((topic: string, options: Record<string, never>) =>
+      run(async () => (await import("./commands/produce.ts")).produce(topic, options, terminal)),
+    );
+  program
+    .command("consume <topic>")
+    .description("read records to standard output")
+    .addOption(
+      new Option("--from <position>", "earliest, latest, an offset, or @TIME (ms since 1970 or ISO)")
+        .argParser(parsed(parseFrom))
+        .default({ at: "earliest" }, "earliest"),
+    )
+    .option("--until <position>", "stop before: an offset, @TIME, or end (as it is at the start)", parsed(parseUntil))
+    .option("--partition <n>", "this partition alone (default: all)", number("--partition", 0, PARTITIONS_MAX))
+    .option("--exit-on-end", "stop at the end, as it is at the start, instead of waiting for more")
+    .addOption(
+      new Option("-o, --output <format>", "value: the values, one a line; jsonl: everything of a record")
+        .choices(["value", "jsonl"])
+        .default("value"),
+    )
+    .addOption(endpoint())
+    .action(
+      (
+        topic: string,
+        options: {
+          from: FromPosition;
+          until?: UntilPosition;
+          partition?: number;
+          exitOnEnd?: boolean;
+          output: "value" | "jsonl";
+          endpoint?: string;
+        },
+      ) => run(async () => (await import("./commands/consume.ts")).consume(topic, options, terminal)),
+    );
+  program
+    .command("status")
+    .description("show the cluster at the endpoint: members, topics, partitions")
+    .addOption(endpoint())
+    .addOption(output())
+    .action((options: { endpoint?: string; output: OutputFormat }) =>
+      run(async () => (await import("./commands/status.ts")).status(options, terminal)),
+    );
+}
