@@ -37,3 +37,20 @@ export function parseSegmentObjectKey(key: string): SegmentObjectName | undefine
     attempt,
   };
 }
+
+/**
+ * Keys of the snapshots of group shards, in order of what they hold:
+ *
+ *   clusters/<clusterId>/groups/<shard>/<next offset>-<epoch>.<attempt>
+ */
+export interface ShardSnapshotName {
+  readonly clusterId: string;
+  readonly shard: number;
+  readonly offset: number;
+  readonly epoch: number;
+  /** uuid of the attempt. */
+  readonly attempt: string;
+}
+export const shardSnapshotPrefix = (clusterId: string, shard: number): string => `clusters/${clusterId}/groups/${pad(shard, 5)}/`;
+export const shardSnapshotKey = (n: ShardSnapshotName): string =>
+  `${shardSnapshotPrefix(n.clusterId, n.shard)}${pad(n.offset, 16)}-${pad(n.epoch, 10)}.${n.attempt}`;

@@ -73,6 +73,14 @@ export const errorCatalogue = {
   DUPLICATE_SEQUENCE: e(23, false, "ALREADY_EXISTS", 46, "The batch was stored before, too long ago to know its offset."),
   UNEXPECTED_OFFSET: e(24, false, "FAILED_PRECONDITION", 1, "Another writer has appended; read to the end and decide again."),
   FENCED_TOKEN: e(25, false, "FAILED_PRECONDITION", 47, "A writer with a newer fence token has taken over."),
+  GROUP_LIMIT: e(
+    26,
+    false,
+    "RESOURCE_EXHAUSTED",
+    81,
+    "The group's shard holds as much as it may; remove groups or offsets that nobody needs.",
+  ),
+  OFFSET_METADATA_TOO_LARGE: e(27, false, "INVALID_ARGUMENT", 12, "Metadata of a committed offset is at most 4 KiB."),
   // Availability: the client waits or retries
   NOT_OWNER: e(40, true, "UNAVAILABLE", 6, "The partition has moved; refresh the route."),
   PARTITION_RECOVERING: e(41, true, "UNAVAILABLE", 5, "The partition is being taken over; retry."),

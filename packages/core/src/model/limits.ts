@@ -68,4 +68,13 @@ export const limits = {
   metadataTxnBytesMax: 1 * MiB,
   topicPartitionsMax: 10_000,
   fetchBytesMax: 8 * MiB,
+  /** Metadata text of one committed offset. */
+  groupMetadataBytesMax: 4 * KiB,
+  /** Offsets in one commit. */
+  groupOffsetsPerRequestMax: 10_000,
+  /** Log records of one commit: all of them go into one batch of the shard's log. */
+  groupRequestBytesMax: 512 * KiB,
+  groupsPerShardMax: 10_000,
+  /** State of one group shard, in memory and in its snapshot. */
+  groupStateBytesPerShardMax: 64 * MiB,
 } as const;

@@ -1,0 +1,160 @@
+import type { Decision, GroupReply, GroupRequest, ShardState } from "@sluice/core/group";
+import { SluiceError, type ErrorCode } from "@sluice/core/model";
+import type { Clock, Timer } from "@sluice/runtime";
+
+/** A request that changes the state, from its arrival to its answer. */
+export interface Change {
+  readonly request: GroupRequest;
+  readonly bytes: number;
+  /** Wall clock at the arrival: a request that is decided twice gives the same records. */
+  readonly arrivedMs: number;
+  decision: Decision | undefined;
+  /** Base of the last append that may be stored, now or later; -1 = none. Once the log has passed it, the log tells. */
+  uncertainAt: number;
+  done: boolean;
+  readonly answer: (reply: GroupReply) => void;
+  readonly fail: (code: ErrorCode, message: string) => void;
+}
+/** A question to the state, answered once the state is known to be the newest. */
+export interface Question {
+  done: boolean;
+  readonly answer: (state: ShardState) => void;
+  readonly fail: (code: ErrorCode, message: string) => void;
+}
+export interface RequestQueueOptions {
+  readonly clock: Clock;
+  /** Bytes of changes that wait; more are refused with OVERLOADED. */
+  readonly bytesMax: number;
+  readonly questionsMax: number;
+  /** True when some attempt of the change may still be stored. */
+  readonly uncertain: (change: Change) => boolean;
+}
+const OFFSET_BYTES = 64;
+const THROTTLE_MS = 50;
+
+/** What waits for a shard, in order of arrival. Every entry ends at its deadline, wherever it is by then. */
+export class RequestQueue {
+  readonly #options: RequestQueueOptions;
+  #changes: Change[] = [];
+  #questions: Question[] = [];
+  /** Everything that has no answer yet, queued or in an append. */
+  readonly #open = new Set<Change | Question>();
+  #bytes = 0;
+  #wake: (() => void) | undefined;
+  #closed: ErrorCode | undefined;
+
+  constructor(options: RequestQueueOptions) {
+    this.#options = options;
+  }
+  get size(): number {
+    return this.#open.size;
+  }
+  get isEmpty(): boolean {
+    return this.#changes.length === 0 && this.#questions.length === 0;
+  }
+
+  change(request: GroupRequest, deadlineMs: number): Promise<GroupReply> {
+    const { clock, bytesMax, uncertain } = this.#options;
+    const bytes = requestBytes(request);
+    return new Promise((resolve, reject) => {
+      if (this.#closed !== undefined) return reject(new SluiceError(this.#closed, "the shard is not here any more"));
+      if (this.#bytes > 0 && this.#bytes + bytes > bytesMax)
+        return reject(new SluiceError("OVERLOADED", "too many requests wait for the shard", { throttleMs: THROTTLE_MS }));
+      const end = (): void => {
+        change.done = true;
+        timer.cancel();
+        this.#open.delete(change);
+        this.#bytes -= bytes;
+      };
+      const change: Change = {
+        request,
+        bytes,
+        arrivedMs: clock.wallMs(),
+        decision: undefined,
+        uncertainAt: -1,
+        done: false,
+        answer: (reply) => (end(), resolve(reply)),
+        fail: (code, message) => (end(), reject(new SluiceError(code, message))),
+      };
+      const timer = this.#deadline(deadlineMs, () =>
+        uncertain(change)
+          ? change.fail("OUTCOME_UNKNOWN", "the shard's log did not say in time whether the request is stored")
+          : change.fail("COORDINATOR_NOT_AVAILABLE", "the shard's log took nothing in time"),
+      );
+      this.#bytes += bytes;
+      this.#open.add(change);
+      this.#changes.push(change);
+      this.#awake();
+    });
+  }
+
+  question<T>(deadlineMs: number, of: (state: ShardState) => T): Promise<T> {
+    return new Promise((resolve, reject) => {
+      if (this.#closed !== undefined) return reject(new SluiceError(this.#closed, "the shard is not here any more"));
+      if (this.#questions.length >= this.#options.questionsMax)
+        return reject(new SluiceError("OVERLOADED", "too many reads wait for the shard", { throttleMs: THROTTLE_MS }));
+      const end = (): void => {
+        question.done = true;
+        timer.cancel();
+        this.#open.delete(question);
+      };
+      const question: Question = {
+        done: false,
+        answer: (state) => (end(), resolve(of(state))),
+        fail: (code, message) => (end(), reject(new SluiceError(code, message))),
+      };
+      const timer = this.#deadline(deadlineMs, () => question.fail("COORDINATOR_NOT_AVAILABLE", "the shard's log did not answer in time"));
+      this.#open.add(question);
+      this.#questions.push(question);
+      this.#awake();
+    });
+  }
+
+  /** Resolves when something waits, or the queue is closed. */
+  async waiting(): Promise<void> {
+    if (!this.isEmpty || this.#closed !== undefined) return;
+    await new Promise<void>((resolve) => (this.#wake = resolve));
+  }
+  /** The oldest change that still wants an answer. */
+  nextChange(): Change | undefined {
+    while (this.#changes[0]?.done === true) this.#changes.shift();
+    return this.#changes.shift();
+  }
+  takeQuestions(): Question[] {
+    const taken = this.#questions.filter((q) => !q.done);
+    this.#questions = [];
+    return taken;
+  }
+  /** Back to the front, in their order. */
+  putBack(changes: readonly Change[], questions: readonly Question[]): void {
+    this.#changes = [...changes.filter((c) => !c.done), ...this.#changes];
+    this.#questions = [...questions.filter((q) => !q.done), ...this.#questions];
+  }
+  /** Ends everything: what may be stored with OUTCOME_UNKNOWN, the rest with `code`. */
+  close(code: ErrorCode, message: string): void {
+    if (this.#closed !== undefined) return;
+    this.#closed = code;
+    for (const entry of this.#open) {
+      if ("request" in entry && this.#options.uncertain(entry)) {
+        entry.fail("OUTCOME_UNKNOWN", `${message}; the request may be stored`);
+      } else entry.fail(code, message);
+    }
+    this.#changes = [];
+    this.#questions = [];
+    this.#awake();
+  }
+
+  #deadline(deadlineMs: number, fn: () => void): Timer {
+    return this.#options.clock.setTimer(Math.max(0, deadlineMs - this.#options.clock.monotonicMs()), fn, { unref: true });
+  }
+  #awake(): void {
+    this.#wake?.();
+    this.#wake = undefined;
+  }
+}
+
+function requestBytes(request: GroupRequest): number {
+  let bytes = request.group.length + OFFSET_BYTES;
+  for (const o of request.offsets) bytes += OFFSET_BYTES + ("metadata" in o ? o.metadata.length : 0);
+  return bytes;
+}

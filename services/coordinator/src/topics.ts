@@ -1,0 +1,41 @@
+import { topicCodec, type ClusterView, type Keys } from "@sluice/catalog";
+import type { TopicId, TopicRecord } from "@sluice/core/model";
+import type { MetadataStore } from "@sluice/metadata";
+
+/**
+ * Names and ids of topics. Offsets are kept by topic id, so that a topic that is made again under an old name begins without any. The view
+ * may lag: before a topic is said not to be there, the metadata is asked.
+ */
+export class Topics {
+  readonly #view: ClusterView;
+  readonly #store: MetadataStore;
+  readonly #keys: Keys;
+
+  constructor(view: ClusterView, store: MetadataStore, keys: Keys) {
+    this.#view = view;
+    this.#store = store;
+    this.#keys = keys;
+  }
+
+  async byName(tenant: string, name: string): Promise<TopicRecord | undefined> {
+    const known = this.#view.topic(tenant, name);
+    if (known !== undefined) return known;
+    const { entry } = await this.#store.get(this.#keys.topic(tenant, name));
+    return entry && topicCodec.decode(entry.value);
+  }
+  /** Those of `ids` that are there. */
+  async byIds(ids: ReadonlySet<TopicId>): Promise<ReadonlyMap<TopicId, TopicRecord>> {
+    const found = new Map<TopicId, TopicRecord>();
+    for (const id of ids) {
+      const known = this.#view.topicsById.get(id);
+      if (known !== undefined) found.set(id, known);
+    }
+    if (found.size === ids.size) return found;
+    const { entries } = await this.#store.list(this.#keys.topics);
+    for (const { value } of entries) {
+      const topic = topicCodec.decode(value);
+      if (ids.has(topic.topicId)) found.set(topic.topicId, topic);
+    }
+    return found;
+  }
+}
