@@ -58,6 +58,14 @@ export class BrokerLinks {
     }
     return entry.link.link;
   }
+  /** Drops links to brokers that have left and whose link is down: an address without a member is not tried for ever. */
+  prune(): void {
+    for (const [broker, { link }] of this.#links) {
+      if (link.link !== undefined || this.#view.member("broker", broker) !== undefined) continue;
+      this.#links.delete(broker);
+      link.close();
+    }
+  }
   close(): void {
     this.#closed = true;
     for (const { link } of this.#links.values()) link.close();

@@ -1,0 +1,77 @@
+import {
+  BatchBuilder,
+  newBatchHeader,
+  validateBatch,
+  type BatchHeader,
+  type Codecs,
+  type Crc32c,
+  type RecordHeader,
+} from "@sluice/core/log";
+import { partitionOfKey, SluiceError, topicSettings, type TopicRecord } from "@sluice/core/model";
+import type { RecordSet } from "@sluice/proto/v1/records";
+import type { Clock } from "@sluice/runtime";
+
+export interface CheckedBatch {
+  readonly partition: number;
+  readonly batch: Uint8Array;
+  readonly idempotent: boolean;
+}
+const utf8 = new TextEncoder();
+
+/** Structured records become one batch here, once; encoded batches are judged by their header and CRC and go on as they are. */
+export class BatchEncoder {
+  readonly #crc32c: Crc32c;
+  readonly #codecs: Codecs;
+  readonly #clock: Clock;
+  readonly #header: BatchHeader = newBatchHeader();
+  readonly #bytesMax = new WeakMap<TopicRecord, number>();
+  readonly #turns = new WeakMap<TopicRecord, number>();
+
+  constructor(parts: { readonly crc32c: Crc32c; readonly codecs: Codecs; readonly clock: Clock }) {
+    this.#crc32c = parts.crc32c;
+    this.#codecs = parts.codecs;
+    this.#clock = parts.clock;
+  }
+
+  /** Throws CORRUPT_BATCH, UNSUPPORTED_FORMAT, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_CODEC, INVALID_ARGUMENT. */
+  check(topic: TopicRecord, partition: number, batch: Uint8Array): CheckedBatch {
+    if (partition < 0) throw new SluiceError("INVALID_ARGUMENT", "an encoded batch needs a partition");
+    const header = this.#header;
+    const bad = validateBatch(batch, 0, { messageBytesMax: this.#limit(topic), crc32c: this.#crc32c }, header);
+    if (bad !== undefined) throw new SluiceError(bad, `the batch for ${topic.name} is refused: ${bad}`);
+    if (header.totalBytes !== batch.length)
+      throw new SluiceError("CORRUPT_BATCH", `the batch is ${header.totalBytes} bytes by its header, ${batch.length} came`);
+    return { partition, batch, idempotent: header.producerId >= 0 };
+  }
+
+  /** One batch, uncompressed. Throws MESSAGE_TOO_LARGE when the records do not fit one, INVALID_ARGUMENT, INVALID_RECORD, INVALID_TIMESTAMP. */
+  encode(topic: TopicRecord, partition: number, set: RecordSet): CheckedBatch {
+    const first = set.records[0];
+    if (first === undefined) throw new SluiceError("INVALID_ARGUMENT", "there is no record to write");
+    const bytesMax = this.#limit(topic);
+    const builder = new BatchBuilder({ crc32c: this.#crc32c, codecs: this.#codecs, bytesMax });
+    const nowMs = this.#clock.wallMs();
+    for (const record of set.records) {
+      const headers: RecordHeader[] = record.headers.map((h) => ({ key: utf8.encode(h.name), value: h.value ?? null }));
+      const timestampMs = record.timestampMs === 0n ? nowMs : Number(record.timestampMs);
+      if (!builder.tryAppend(timestampMs, record.key ?? null, record.value ?? null, headers))
+        throw new SluiceError("MESSAGE_TOO_LARGE", `${set.records.length} records do not fit one batch of ${bytesMax} bytes`);
+    }
+    return { partition: partition < 0 ? this.#choose(topic, first.key) : partition, batch: builder.close(), idempotent: false };
+  }
+
+  #choose(topic: TopicRecord, key: Uint8Array | undefined): number {
+    if (key !== undefined) return partitionOfKey(key, topic.partitions);
+    const turn = this.#turns.get(topic) ?? 0;
+    this.#turns.set(topic, (turn + 1) % topic.partitions);
+    return turn;
+  }
+  #limit(topic: TopicRecord): number {
+    let limit = this.#bytesMax.get(topic);
+    if (limit === undefined) {
+      limit = topicSettings(topic.config).maxMessageBytes;
+      this.#bytesMax.set(topic, limit);
+    }
+    return limit;
+  }
+}

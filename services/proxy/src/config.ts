@@ -1,0 +1,31 @@
+import { limits } from "@sluice/core/model";
+import { defineConfig, listenerKeys, mergeConfig } from "@sluice/runtime";
+import { sharedConfig } from "@sluice/service";
+
+const MiB = 1024 * 1024;
+
+/** Configuration keys of the proxy. */
+export const proxyConfig = mergeConfig(
+  sharedConfig("proxy"),
+  defineConfig({
+    ...listenerKeys("grpc", "127.0.0.1:7070", "gRPC for clients"),
+    "produce.heldBytesMax": {
+      type: "bytes",
+      default: limits.proxyHeldProduceBytesMax,
+      min: 16 * MiB,
+      doc: "Bytes of batches without an outcome, sent or held while their partitions move; more are refused with OVERLOADED.",
+    },
+    "cache.tailBytes": {
+      type: "bytes",
+      default: limits.tailCacheBytesDefault,
+      min: MiB,
+      doc: "Memory for the committed tails of the partitions that have readers near their end.",
+    },
+    "cache.blockBytes": {
+      type: "bytes",
+      default: limits.blockCacheBytesDefault,
+      min: 2 * MiB,
+      doc: "Memory for blocks of uploaded segments.",
+    },
+  }),
+);

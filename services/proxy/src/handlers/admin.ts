@@ -1,0 +1,106 @@
+import type { ClusterView } from "@sluice/catalog";
+import { codeOf, RESERVED_PREFIX, type Timers, type TopicRecord } from "@sluice/core/model";
+import { AdminService, type CreateTopicRequest, type UpdateTopicConfigRequest } from "@sluice/proto/v1/admin";
+import { defineAccess, implement, type CallContext, type ServiceRegistration } from "@sluice/rpc";
+import type { Clock } from "@sluice/runtime";
+import type { ControllerClient, LeaderClient } from "../controller-client.ts";
+import { proxyLimits } from "../limits.ts";
+import type { Topics } from "../topics.ts";
+import { describeCluster, describePartitions, topicMessage } from "./descriptions.ts";
+
+export interface AdminHandlersContext {
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly view: ClusterView;
+  readonly topics: Topics;
+  readonly controller: ControllerClient;
+}
+
+export const adminAccess = defineAccess(AdminService, {
+  createTopic: { resource: "topic", operation: "create" },
+  listTopics: { resource: "topic", operation: "describe" },
+  describeTopic: { resource: "topic", operation: "describe" },
+  updateTopicConfig: { resource: "topic", operation: "alter" },
+  deleteTopic: { resource: "topic", operation: "delete" },
+  describeCluster: { resource: "cluster", operation: "describe" },
+});
+
+/** Changes go to the controller that leads; questions are answered from the own view. */
+export function adminService(context: AdminHandlersContext): ServiceRegistration {
+  const { view, topics } = context;
+  return implement(adminAccess, {
+    createTopic: (request, call) => createTopic(context, request, call),
+    async listTopics(request, call) {
+      const found = [];
+      for (const { record } of view.topics.values()) {
+        if (record.tenant !== call.principal.tenant || (record.name.startsWith(RESERVED_PREFIX) && !request.includeInternal)) continue;
+        if (await mayDescribe(call, record)) found.push(topicMessage(record));
+      }
+      return { topics: found };
+    },
+    async describeTopic(request, call) {
+      await call.authorize(request.name);
+      const topic = view.topic(call.principal.tenant, request.name) ?? (await topics.find(call.principal.tenant, request.name));
+      return { topic: topicMessage(topic), partitions: request.includePartitions ? describePartitions(view, topic) : [] };
+    },
+    updateTopicConfig: (request, call) => updateTopicConfig(context, request, call),
+    async deleteTopic(request, call) {
+      await call.authorize(request.name);
+      const known = topics.known(call.principal.tenant, request.name);
+      await forward(context, call, (client, timeoutMs) => client.deleteTopic(request, { timeoutMs, signal: call.signal }));
+      await seen(context, call, () => topics.known(call.principal.tenant, request.name)?.topicId !== known?.topicId || known === undefined);
+      return {};
+    },
+    describeCluster: () => describeCluster(view),
+  });
+}
+
+async function createTopic(context: AdminHandlersContext, request: CreateTopicRequest, call: CallContext) {
+  await call.authorize(request.name);
+  const { topic } = await forward(context, call, (client, timeoutMs) => client.createTopic(request, { timeoutMs, signal: call.signal }));
+  if (!request.validateOnly) await seen(context, call, () => context.topics.known(call.principal.tenant, request.name) !== undefined);
+  return topic === undefined ? {} : { topic };
+}
+async function updateTopicConfig(context: AdminHandlersContext, request: UpdateTopicConfigRequest, call: CallContext) {
+  await call.authorize(request.name);
+  const before = context.topics.known(call.principal.tenant, request.name);
+  const { topic } = await forward(context, call, (client, timeoutMs) =>
+    client.updateTopicConfig(request, { timeoutMs, signal: call.signal }),
+  );
+  await seen(context, call, () => context.topics.known(call.principal.tenant, request.name) !== before);
+  return topic === undefined ? {} : { topic };
+}
+
+function forward<R>(
+  context: AdminHandlersContext,
+  call: CallContext,
+  send: (client: LeaderClient, timeoutMs: number) => Promise<R>,
+): Promise<R> {
+  const { clock, timers, controller } = context;
+  const deadlineMs = Math.min(call.deadlineMs, clock.monotonicMs() + timers.produceHoldMs);
+  return controller.call(deadlineMs, call.signal, send);
+}
+
+/** Until the own view shows what was done, so that the caller's next call here does too; not for long: it is done in any case. */
+async function seen(context: AdminHandlersContext, call: CallContext, visible: () => boolean): Promise<void> {
+  const { clock, view } = context;
+  if (visible()) return;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = clock.setTimer(Math.min(proxyLimits.topicVisibleMs, call.remainingMs()), resolve, { unref: true });
+  const unsubscribe = view.onChange(() => {
+    if (visible()) resolve();
+  });
+  await promise;
+  timer.cancel();
+  unsubscribe();
+}
+
+async function mayDescribe(call: CallContext, topic: TopicRecord): Promise<boolean> {
+  try {
+    await call.authorize(topic.name);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === "PERMISSION_DENIED") return false;
+    throw error;
+  }
+}

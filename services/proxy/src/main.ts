@@ -1,0 +1,42 @@
+import { createHealth, createHealthServer, createMetrics, listenerOf, processMetrics, runService } from "@sluice/runtime";
+import { openEnvironment, VERSION } from "@sluice/service";
+import { proxyConfig } from "./config.ts";
+import { createProxy } from "./service.ts";
+
+await runService("proxy", proxyConfig, async ({ config, logger, clock, random }) => {
+  const opened = await openEnvironment("proxy", config, { logger, clock, random });
+  const metrics = createMetrics({ service: "proxy" });
+  const health = createHealth("proxy", clock);
+  const healthServer = createHealthServer({
+    listener: listenerOf(config, "health"),
+    logger,
+    version: VERSION,
+    services: [health],
+    metrics: [metrics, processMetrics()],
+  });
+  const proxy = createProxy({
+    environment: opened.environment,
+    identity: opened.identity,
+    metrics,
+    health,
+    grpcListener: listenerOf(config, "grpc"),
+    metricsAddress: () => healthServer.address,
+    heldBytesMax: config["produce.heldBytesMax"],
+    tailCacheBytes: config["cache.tailBytes"],
+    blockCacheBytes: config["cache.blockBytes"],
+  });
+  return {
+    name: "proxy",
+    endpoints: () => ({ ...proxy.endpoints(), metrics: healthServer.address }),
+    async start() {
+      await healthServer.start();
+      await proxy.start();
+    },
+    drain: () => proxy.drain(),
+    async stop() {
+      await proxy.stop();
+      await healthServer.stop();
+      await opened.close();
+    },
+  };
+});

@@ -1,0 +1,192 @@
+import type { ClusterView, ViewChange } from "@sluice/catalog";
+import { crc32c, nativeCodecs } from "@sluice/codec";
+import type { ClusterRecord } from "@sluice/core/model";
+import type { LinkContext } from "@sluice/link";
+import { BrokerLinks, directBlocks, ObjectReader, ProduceRouter, SegmentReader, StoreReader, TailFollower } from "@sluice/partition-client";
+import { ChannelPool, createRpcServer, type Authorizer, type RpcServer } from "@sluice/rpc";
+import type { Listener, Metrics } from "@sluice/runtime";
+import type { ServiceEnvironment, ServiceIdentity } from "@sluice/service";
+import { BatchEncoder } from "./batch-encoder.ts";
+import { BlockCache } from "./block-cache.ts";
+import { ControllerClient } from "./controller-client.ts";
+import { CoordinatorClient } from "./coordinator-client.ts";
+import { adminService } from "./handlers/admin.ts";
+import { consumeService } from "./handlers/consume.ts";
+import { groupService } from "./handlers/group.ts";
+import { produceService } from "./handlers/produce.ts";
+import { proxyLimits } from "./limits.ts";
+import type { ProxyMetrics } from "./metrics.ts";
+import { OwnerOffsets } from "./owner-offsets.ts";
+import { Positions } from "./positions.ts";
+import { ProducePath } from "./produce-path.ts";
+import { ProducerIds } from "./producer-ids.ts";
+import { ReadPath } from "./read-path.ts";
+import { TailCache } from "./tail-cache.ts";
+import { Topics } from "./topics.ts";
+
+export interface ProxyPartsOptions {
+  readonly environment: ServiceEnvironment;
+  readonly identity: ServiceIdentity;
+  readonly cluster: ClusterRecord;
+  readonly view: ClusterView;
+  readonly metrics: ProxyMetrics;
+  readonly registry: Metrics;
+  readonly grpcListener: Listener;
+  readonly authorizer?: Authorizer;
+  readonly heldBytesMax: number;
+  readonly tailCacheBytes: number;
+  readonly blockCacheBytes: number;
+}
+
+/** Everything that exists once the cluster is known, wired together. */
+export class ProxyParts {
+  readonly rpc: RpcServer;
+  readonly router: ProduceRouter;
+  readonly tails: TailCache;
+  readonly blocks: BlockCache | undefined;
+  readonly #options: ProxyPartsOptions;
+  readonly #links: BrokerLinks;
+  readonly #follower: TailFollower;
+  readonly #stores: StoreReader;
+  readonly #segments: SegmentReader;
+  readonly #channels: ChannelPool;
+  readonly #controller: ControllerClient;
+  readonly #offsets: OwnerOffsets;
+  readonly #unsubscribe: () => void;
+
+  constructor(options: ProxyPartsOptions) {
+    this.#options = options;
+    const { environment, identity, view, metrics } = options;
+    const { clock, logger, timers, store, keys, objectStore } = environment;
+    const context = linkContext(options);
+    this.#channels = new ChannelPool({ clock, clientId: identity.id });
+    this.#controller = new ControllerClient({ clock, logger, timers, view, identity, channels: this.#channels });
+    this.#links = new BrokerLinks(context, view, {
+      onFrame: (_broker, link, frame) => this.#follower.onFrame(link, frame),
+      onUp: (broker) => {
+        this.#follower.linkUp(broker);
+        this.router.linksChanged();
+      },
+      onDown: (broker, reason) => {
+        this.#follower.linkDown(broker);
+        this.router.linksChanged();
+        if (reason.kind !== "reset" && reason.kind !== "refused") return;
+        metrics.peerReports.labels(reason.kind).inc();
+        this.#controller.report("broker", broker, reason.kind);
+      },
+      onWritable: () => this.router.linksChanged(),
+    });
+    this.router = new ProduceRouter({ clock, timers, links: this.#links, heldBytesMax: options.heldBytesMax });
+    this.#follower = new TailFollower(clock, this.#links);
+    this.tails = new TailCache({ clock, follower: this.#follower, bytesMax: options.tailCacheBytes, idleMs: proxyLimits.tailIdleMs });
+    if (objectStore !== undefined) {
+      this.blocks = new BlockCache({
+        source: directBlocks(objectStore),
+        bytesMax: options.blockCacheBytes,
+        onRead: (from, bytes) => metrics.readBytes.labels(from === "cache" ? "block" : "object").inc(bytes),
+      });
+    }
+    this.#stores = new StoreReader(context, view);
+    this.#segments = new SegmentReader({
+      view,
+      store,
+      keys,
+      stores: this.#stores,
+      objects: objectStore === undefined ? undefined : new ObjectReader(objectStore, crc32c, this.blocks),
+    });
+    this.#offsets = new OwnerOffsets({ clock, timers, view, links: this.#links, channels: this.#channels });
+    this.rpc = this.#server(new Topics(view, store, keys));
+    this.#unsubscribe = view.onChange((changes) => this.#follow(changes));
+  }
+
+  async stop(): Promise<void> {
+    this.#unsubscribe();
+    await this.rpc.stop();
+    this.tails.close();
+    this.router.close();
+    this.#follower.close();
+    this.#links.close();
+    this.#stores.close();
+    this.#channels.close();
+  }
+
+  #server(topics: Topics): RpcServer {
+    const { environment, view, metrics, registry, grpcListener, authorizer, heldBytesMax } = this.#options;
+    const { clock, logger, timers, store, keys } = environment;
+    const encoder = new BatchEncoder({ crc32c, codecs: nativeCodecs, clock });
+    const path = new ProducePath({ clock, router: this.router, encoder, metrics, heldBytesMax });
+    const reads = new ReadPath({
+      clock,
+      view,
+      tails: this.tails,
+      segments: this.#segments,
+      offsets: this.#offsets,
+      // Bytes out of objects are counted by the block cache, which knows where they came from.
+      onRead: (source, bytes) => source === "object" || metrics.readBytes.labels(source).inc(bytes),
+    });
+    const positions = new Positions({ view, segments: this.#segments, offsets: this.#offsets, codecs: nativeCodecs });
+    return createRpcServer({
+      listener: grpcListener,
+      logger,
+      clock,
+      metrics: registry,
+      ...(authorizer === undefined ? {} : { authorizer }),
+      services: [
+        produceService({ clock, timers, topics, path, producerIds: new ProducerIds(store, keys) }),
+        consumeService({ clock, timers, codecs: nativeCodecs, topics, positions, reads, metrics }),
+        adminService({ clock, timers, view, topics, controller: this.#controller }),
+        groupService(new CoordinatorClient({ clock, timers, view, channels: this.#channels })),
+      ],
+    });
+  }
+
+  /** What changed in the metadata, told to whoever waits for it. */
+  #follow(changes: readonly ViewChange[]): void {
+    for (const change of changes) {
+      if (change.kind === "assigned" || change.kind === "state") {
+        this.router.routeChanged(change.partition);
+        this.#follower.routeChanged(change.partition);
+      } else if (change.kind === "member" && change.service === "broker") this.#brokerChanged(change);
+      else if (change.kind === "member" && change.before !== undefined && change.before.endpoints.rpc !== change.after?.endpoints.rpc)
+        this.#forget(change.before.endpoints.rpc);
+      else if (change.kind === "topic" && change.before !== undefined) {
+        const { topicId, partitions } = change.before;
+        if (change.after?.phase === "ACTIVE") continue;
+        for (let partition = 0; partition < partitions; partition += 1) this.tails.wake({ topicId, partition });
+      }
+    }
+  }
+  #brokerChanged(change: Extract<ViewChange, { kind: "member" }>): void {
+    const { before, after } = change;
+    if (before?.instance === after?.instance && before?.endpoints.link === after?.endpoints.link) return;
+    if (before !== undefined && before.endpoints.rpc !== after?.endpoints.rpc) this.#forget(before.endpoints.rpc);
+    this.#links.prune();
+    this.router.linksChanged();
+    for (const { id } of this.#options.view.partitions.values()) this.#follower.routeChanged(id);
+  }
+  #forget(address: string | undefined): void {
+    if (address === undefined) return;
+    for (const { record } of this.#options.view.members.values()) if (record.endpoints.rpc === address) return;
+    this.#channels.forget(address);
+  }
+}
+
+function linkContext({ environment, identity, cluster }: ProxyPartsOptions): LinkContext {
+  const { clock, random, logger, timers, secret } = environment;
+  return {
+    clock,
+    random,
+    logger,
+    timers,
+    identity: {
+      clusterId: cluster.clusterId,
+      generation: cluster.generation,
+      service: "proxy",
+      memberId: identity.id,
+      instance: identity.instance,
+      incarnation: "",
+      zone: identity.zone,
+    },
+    ...(secret === undefined ? {} : { secret }),
+  };
+}

@@ -1,0 +1,99 @@
+import { errorCatalogue, errorCodeOf, errorNumber, RESERVED_PREFIX, SluiceError, type TopicRecord } from "@sluice/core/model";
+import type { ProduceCall, ProduceOutcome, ProduceRouter } from "@sluice/partition-client";
+import type { RecordSet } from "@sluice/proto/v1/records";
+import type { Clock } from "@sluice/runtime";
+import type { BatchEncoder } from "./batch-encoder.ts";
+import { proxyLimits } from "./limits.ts";
+import type { ProxyMetrics } from "./metrics.ts";
+import { partitionOf } from "./topics.ts";
+
+/** What a produce request holds, however it came. */
+export interface ProduceData {
+  readonly partition: number;
+  readonly batch: Uint8Array | undefined;
+  readonly records: RecordSet | undefined;
+  /** -1 = none. */
+  readonly expectedBaseOffset: number;
+  readonly fenceToken: number;
+}
+export interface ProducePathOptions {
+  readonly clock: Clock;
+  readonly router: Pick<ProduceRouter, "produce" | "heldBytes">;
+  readonly encoder: BatchEncoder;
+  readonly metrics: ProxyMetrics;
+  readonly heldBytesMax: number;
+}
+
+/** From a checked request to the owner and back. Streams that should not read on wait here until others' batches are answered. */
+export class ProducePath {
+  readonly #options: ProducePathOptions;
+  readonly #waiting = new Set<() => void>();
+
+  constructor(options: ProducePathOptions) {
+    this.#options = options;
+  }
+  /** The router holds so much that streams should stop reading. */
+  get full(): boolean {
+    return this.#options.router.heldBytes >= this.#options.heldBytesMax * proxyLimits.heldPauseShare;
+  }
+  /** Calls `fn` once there is room again. */
+  onRoom(fn: () => void): void {
+    this.#waiting.add(fn);
+  }
+  offRoom(fn: () => void): void {
+    this.#waiting.delete(fn);
+  }
+
+  /**
+   * Throws what is wrong with the request, before anything was sent; else calls `done` once, perhaps before this returns. Returns the bytes
+   * of the batch.
+   */
+  produce(topic: TopicRecord, data: ProduceData, deadlineMs: number, done: (partition: number, outcome: ProduceOutcome) => void): number {
+    const { clock, router, encoder, metrics } = this.#options;
+    if (topic.name.startsWith(RESERVED_PREFIX))
+      throw new SluiceError("PERMISSION_DENIED", `topic ${topic.name} belongs to the cluster and takes no records from clients`);
+    const { batch, records, expectedBaseOffset, fenceToken } = data;
+    if (batch === undefined && records === undefined) throw new SluiceError("INVALID_ARGUMENT", "there is neither a batch nor records");
+    if (data.partition >= 0) partitionOf(topic, data.partition);
+    const checked =
+      batch === undefined ? encoder.encode(topic, data.partition, records as RecordSet) : encoder.check(topic, data.partition, batch);
+    const startedMs = clock.monotonicMs();
+    const bytes = checked.batch.length;
+    const call: ProduceCall = {
+      partition: { topicId: topic.topicId, partition: checked.partition },
+      batch: checked.batch,
+      idempotent: checked.idempotent,
+      expectedBaseOffset,
+      fenceToken,
+      deadlineMs,
+      done: (outcome) => {
+        if (outcome.code === 0) {
+          metrics.produceBytes.inc(bytes);
+          metrics.produceSeconds.observe((clock.monotonicMs() - startedMs) / 1000);
+        } else metrics.produceFailures.labels(errorCodeOf(outcome.code)).inc();
+        done(checked.partition, outcome);
+        this.#room();
+      },
+    };
+    router.produce(call);
+    return bytes;
+  }
+
+  #room(): void {
+    if (this.#waiting.size === 0 || this.full) return;
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    for (const fn of waiting) fn();
+  }
+}
+
+/** Why a batch was not written, in words. */
+export function produceErrorMessage(outcome: ProduceOutcome): string {
+  const code = errorCodeOf(outcome.code);
+  const extra = code === "UNEXPECTED_OFFSET" && outcome.baseOffset >= 0 ? ` The next offset is ${outcome.baseOffset}.` : "";
+  return `${code}: ${errorCatalogue[code].hint}${extra}`;
+}
+export const throttleReason = (outcome: ProduceOutcome): string => {
+  if (outcome.throttleMs === 0) return "";
+  return outcome.code === errorNumber("DISK_FULL") ? "storage nodes are filling up" : "a queue on the way is full";
+};
