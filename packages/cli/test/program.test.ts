@@ -1,0 +1,79 @@
+import { describe, expect, test } from "@jest/globals";
+import { Readable } from "node:stream";
+import { SluiceError } from "@sluice/core/model";
+import { CommandFailure, exitCodes, explain, UsageError } from "../src/exit.ts";
+import { runProgram } from "../src/program.ts";
+import type { Terminal } from "../src/terminal.ts";
+
+async function run(...argv: string[]): Promise<{ code: number; out: string; err: string }> {
+  let out = "";
+  let err = "";
+  const terminal: Terminal = {
+    out: async (data) => void (out += typeof data === "string" ? data : Buffer.from(data).toString()),
+    note: (text) => void (err += `${text}\n`),
+    input: Readable.from([]),
+    inputIsTerminal: false,
+    // Nothing listens there: no test reaches a server that happens to run.
+    env: { SLUICE_ENDPOINT: "127.0.0.1:1" },
+    interrupts: () => new AbortController().signal,
+    flush: async () => undefined,
+  };
+  const code = await runProgram(argv, terminal);
+  return { code, out, err };
+}
+
+describe("usage", () => {
+  test("help goes to standard output and is no failure", async () => {
+    const { code, out, err } = await run("produce", "--help");
+    expect(code).toBe(exitCodes.ok);
+    for (const flag of ["--file", "--jsonl", "--key-separator", "--header", "--rate", "--count", "--size", "--endpoint"])
+      expect(out).toContain(flag);
+    expect(err).toBe("");
+  });
+  test("the version", async () => {
+    expect(await run("--version")).toEqual({ code: 0, out: expect.stringMatching(/^sluice \d+\.\d+\.\d+\n$/), err: "" });
+  });
+  test.each([
+    [["nonsense"], "unknown command"],
+    [["topic", "create", "t"], "--partitions"],
+    [["topic", "create", "t", "--partitions", "0"], "--partitions is"],
+    [["topic", "create", "t", "--partitions", "1", "--config", "x"], "name=value"],
+    [["topic", "create", "t", "--partitions", "1", "--config", "a=1", "--config", "a=2"], "given twice"],
+    [["topic", "list", "-o", "xml"], "Allowed choices are table, json, jsonl"],
+    [["produce"], "missing required argument"],
+    [["produce", "t", "--size", "1", "--jsonl"], "--size"],
+    [["produce", "t", "--jsonl", "--key-separator", ":"], "--key-separator"],
+    [["produce", "t", "--rate", "0"], "--rate is"],
+    [["produce", "t", "--endpoint", "nowhere"], "HOST:PORT"],
+    [["consume", "t", "--from", "there"], "--from is"],
+    [["consume", "t", "--until", "latest"], "--until is"],
+    [["consume", "t", "-o", "table"], "Allowed choices are value, jsonl"],
+    [["cluster", "up"], "--dir"],
+    [["cluster", "up", "--dir", "/nonexistent", "--stores", "2"], "--stores is"],
+    [["cluster", "up", "--dir", "/nonexistent", "--object-store", "s3://b"], "SLUICE_OBJECT_STORE_ACCESS_KEY"],
+    [["cluster", "kill", "--dir", "/nonexistent"], "missing required argument"],
+    [["standalone", "--port-base", "70000"], "--port-base is"],
+  ])("%j is refused with exit code 2", async (argv, reason) => {
+    const { code, out, err } = await run(...argv);
+    expect(err).toContain(reason);
+    expect(code).toBe(exitCodes.usage);
+    expect(out).toBe("");
+  });
+});
+
+test("a folder without a cluster is a failure that names the way out", async () => {
+  const { code, err } = await run("cluster", "status", "--dir", "/nonexistent");
+  expect(code).toBe(exitCodes.failure);
+  expect(err).toContain("sluice cluster up --dir /nonexistent");
+});
+
+test("errors: the code, the hint, the exit code", () => {
+  expect(explain(new SluiceError("UNKNOWN_TOPIC", "no topic x"))).toEqual({
+    text: "sluice: UNKNOWN_TOPIC: no topic x\n  Create the topic, or check its name.",
+    exitCode: exitCodes.failure,
+  });
+  expect(explain(new SluiceError("INVALID_CONFIG", "x")).exitCode).toBe(exitCodes.usage);
+  expect(explain(new UsageError("x")).exitCode).toBe(exitCodes.usage);
+  expect(explain(new CommandFailure("x", exitCodes.unacknowledged))).toEqual({ text: "sluice: x", exitCode: exitCodes.unacknowledged });
+  expect(explain("text")).toEqual({ text: "sluice: text", exitCode: exitCodes.failure });
+});
