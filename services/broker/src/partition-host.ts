@@ -79,7 +79,7 @@ export class PartitionHost {
     this.topic = topic;
     this.subscriptions = subscriptions;
     this.#env = env;
-    this.#log = env.logger.child({ topic: topic.name, partition: options.partition.partition });
+    this.#log = env.logger.child({ topicName: topic.name });
     this.#machine = createPartition(options);
   }
 
@@ -142,7 +142,7 @@ export class PartitionHost {
       step(this.#machine, input, this.#env.clock.monotonicMs(), effects);
     } catch (error) {
       // A machine that cannot go on stops this partition alone; the next owner recovers it from the storage nodes.
-      this.#log.error("partition machine failed", { input: input.kind, err: error });
+      this.#log.error("partition machine failed", { partition: this.key, input: input.kind, err: error });
       this.#env.metrics.alarms.labels("invariant").inc();
       this.close();
       this.#env.steppedDown(this, { kind: "stepDown", reason: "invariant", target: undefined });
@@ -204,7 +204,7 @@ export class PartitionHost {
         this.#log.info(effect.event, effect.fields);
         return;
       case "alarm":
-        this.#log.error("alarm", { cause: effect.cause, message: effect.message });
+        this.#log.error("alarm", { partition: this.key, cause: effect.cause, message: effect.message });
         this.#env.metrics.alarms.labels(effect.cause).inc();
         return;
     }

@@ -103,7 +103,7 @@ class BrokerProcess implements Broker {
     const deadline = new AbortController();
     const timer = clock.setTimer(timers.shutdownMs, () => deadline.abort());
     await membership.update({ draining: true }).catch(() => undefined);
-    while (clock.monotonicMs() < untilMs && ownership.size > 0) {
+    while (clock.monotonicMs() < untilMs && ownership.size > 0 && this.#hasHeir()) {
       const remaining = await controller.drain();
       if (remaining === undefined || remaining === 0) break;
       await clock.sleep(DRAIN_POLL_MS);
@@ -111,6 +111,12 @@ class BrokerProcess implements Broker {
     await ownership.drain(deadline.signal);
     timer.cancel();
     await rpc.drain({ signal: deadline.signal, remainingMs: () => Math.max(0, untilMs - clock.monotonicMs()) });
+  }
+
+  /** Another broker that stays: without one nothing can be moved, and waiting for it would only delay the end. */
+  #hasHeir(): boolean {
+    const { instance } = this.#options.identity;
+    return this.#view.membersOf("broker").some((member) => member.instance !== instance && !member.draining);
   }
 
   async stop(): Promise<void> {
