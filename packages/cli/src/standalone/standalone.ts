@@ -184,10 +184,11 @@ class StandaloneProcess implements Standalone {
     return { grpc: this.#proxy.endpoints()["grpc"] ?? "", metrics: this.#healthServer.address };
   }
 
-  /** All at once: each service waits for what it needs, as the processes of a cluster do. */
+  /** Storage first: a broker that finds no storage node raises an alarm, and the first start would greet its user with one. */
   async start(): Promise<void> {
     await this.#healthServer.start();
-    await Promise.all(this.#services.map(({ service }) => service.start()));
+    for (const some of [this.#services.slice(0, 1 + STORES), this.#services.slice(1 + STORES)])
+      await Promise.all(some.map(({ service }) => service.start()));
     await this.#awaitReady();
     await writeFile(runFile(this.data), `${JSON.stringify({ pid: process.pid, ...this.endpoints })}\n`);
   }
