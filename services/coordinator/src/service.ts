@@ -1,21 +1,17 @@
 import { awaitCluster, ClusterView, Membership } from "@sluice/catalog";
 import { crc32c } from "@sluice/codec";
 import { DEFAULT_TENANT, GROUPS_TOPIC, type ClusterRecord, type Endpoints, type PartitionId } from "@sluice/core/model";
-import type { LinkContext } from "@sluice/link";
-import { BrokerLinks, ObjectReader, ProduceRouter, SegmentReader, StoreReader } from "@sluice/partition-client";
 import { createRpcServer, type RpcServer } from "@sluice/rpc";
 import { Lifecycle, type Health, type Listener, type Metrics, type Service } from "@sluice/runtime";
 import type { ServiceEnvironment, ServiceIdentity } from "@sluice/service";
-import { BrokerOffsets } from "./broker-offsets.ts";
+import { BrokerLogs, type LogAccess } from "./broker-logs.ts";
 import { coordinatorHandlers } from "./handlers/index.ts";
 import { createCoordinatorMetrics, type CoordinatorMetrics } from "./metrics.ts";
 import { ShardOwnership } from "./ownership.ts";
-import { PartitionEnds } from "./partition-ends.ts";
-import { PartitionLog } from "./partition-log.ts";
-import type { ShardLog } from "./shard-log.ts";
 import { ShardRegister } from "./shard-register.ts";
 import { Shard } from "./shard.ts";
-import { Snapshots, type SnapshotPolicy } from "./snapshots.ts";
+import type { SnapshotPolicy } from "./snapshot-schedule.ts";
+import { Snapshots } from "./snapshots.ts";
 import { Topics } from "./topics.ts";
 
 export interface CoordinatorOptions {
@@ -30,13 +26,6 @@ export interface CoordinatorOptions {
   /** Where the logs of the shards are; default: the partitions of the topic `__sluice_groups`, through their brokers. */
   readonly logs?: LogAccess;
 }
-/** How shards are written and read, and how far partitions go. */
-export interface LogAccess {
-  log(shard: number): ShardLog;
-  readonly ends: PartitionEnds;
-  start?(): void;
-  close(): void;
-}
 export interface Coordinator extends Service {
   endpoints(): Readonly<Record<string, string>>;
   readonly ownership: ShardOwnership;
@@ -44,8 +33,6 @@ export interface Coordinator extends Service {
 
 const MiB = 1024 * 1024;
 export const snapshotPolicyDefault: SnapshotPolicy = { records: 50_000, bytes: 16 * MiB, pauseMs: 5_000 };
-/** Bytes of appends that wait for the brokers of the shards' partitions. */
-const HELD_APPEND_BYTES_MAX = 32 * MiB;
 /** How often a draining coordinator looks whether its shards were taken, ms. */
 const DRAIN_POLL_MS = 20;
 
@@ -214,76 +201,5 @@ class Parts {
   endpoints(): Endpoints {
     const metrics = this.#options.metricsAddress?.();
     return { rpc: this.rpc.advertised, ...(metrics === undefined ? {} : { metrics }) };
-  }
-}
-
-/** The shards' logs as partitions: links to brokers for appends, to storage nodes and the object store for reads. */
-class BrokerLogs implements LogAccess {
-  readonly ends: PartitionEnds;
-  readonly #links: BrokerLinks;
-  readonly #router: ProduceRouter;
-  readonly #offsets: BrokerOffsets;
-  readonly #stores: StoreReader;
-  readonly #view: ClusterView;
-  readonly #log: (shard: number) => ShardLog;
-  #unsubscribe: (() => void) | undefined;
-
-  constructor(
-    environment: ServiceEnvironment,
-    identity: ServiceIdentity,
-    view: ClusterView,
-    cluster: ClusterRecord,
-    partition: (shard: number) => PartitionId | undefined,
-  ) {
-    const { clock, random, logger, timers, store, keys, objectStore } = environment;
-    this.#view = view;
-    const context: LinkContext = {
-      clock,
-      random,
-      logger,
-      timers,
-      identity: {
-        clusterId: cluster.clusterId,
-        generation: cluster.generation,
-        service: "coordinator",
-        memberId: identity.id,
-        instance: identity.instance,
-        incarnation: "",
-        zone: identity.zone,
-      },
-      ...(environment.secret === undefined ? {} : { secret: environment.secret }),
-    };
-    this.#links = new BrokerLinks(context, view, {
-      onFrame: (_broker, link, frame) => link.release(frame.creditBytes),
-      onUp: () => this.#router.linksChanged(),
-      onDown: () => undefined,
-      onWritable: () => this.#router.linksChanged(),
-    });
-    this.#router = new ProduceRouter({ clock, timers, links: this.#links, heldBytesMax: HELD_APPEND_BYTES_MAX });
-    this.#stores = new StoreReader(context, view);
-    const objects = objectStore === undefined ? undefined : new ObjectReader(objectStore, crc32c);
-    const reader = new SegmentReader({ view, store, keys, stores: this.#stores, objects });
-    this.#offsets = new BrokerOffsets({ clock, timers, view, ownerOf: (p) => this.#links.ownerOf(p) });
-    this.ends = new PartitionEnds((p, deadlineMs) => this.#offsets.marks(p, deadlineMs));
-    this.#log = (shard) =>
-      new PartitionLog({ clock, crc32c, partition: () => partition(shard), router: this.#router, reader, offsets: this.#offsets });
-  }
-  log(shard: number): ShardLog {
-    return this.#log(shard);
-  }
-  start(): void {
-    this.#unsubscribe = this.#view.onChange((changes) => {
-      for (const change of changes) {
-        if (change.kind === "assigned" || change.kind === "state") this.#router.routeChanged(change.partition);
-        else if (change.kind === "member" && change.service === "broker") this.#router.linksChanged();
-      }
-    });
-  }
-  close(): void {
-    this.#unsubscribe?.();
-    this.#router.close();
-    this.#links.close();
-    this.#offsets.close();
-    this.#stores.close();
   }
 }

@@ -18,7 +18,8 @@ import type { CoordinatorMetrics } from "./metrics.ts";
 import { RequestQueue, type Change, type Question } from "./request-queue.ts";
 import type { LogRecord, ShardLog } from "./shard-log.ts";
 import type { Claim, ShardRegister } from "./shard-register.ts";
-import type { SnapshotPolicy, Snapshots } from "./snapshots.ts";
+import { SnapshotSchedule, type SnapshotPolicy } from "./snapshot-schedule.ts";
+import type { Snapshots } from "./snapshots.ts";
 
 /**
  * One shard of groups at the coordinator that took it.
@@ -78,13 +79,12 @@ export class Shard {
   #phase: ShardPhase = "taking";
   #claim: Claim | undefined;
   #state: ShardState = createShardState();
-  #since = { records: 0, bytes: 0 };
-  #snapshotting = false;
-  #snapshotAfterMs = 0;
+  readonly #schedule: SnapshotSchedule;
 
   constructor(options: ShardOptions) {
     this.#options = options;
     this.shard = options.shard;
+    this.#schedule = new SnapshotSchedule({ ...options, signal: this.#over.signal });
     this.#queue = new RequestQueue({
       clock: options.clock,
       bytesMax: QUEUE_BYTES_MAX,
@@ -143,7 +143,7 @@ export class Shard {
         await this.#queue.waiting();
         this.#check();
         await this.#round();
-        this.#snapshotIfDue();
+        this.#schedule.writeIfDue(this.#claim as Claim, this.#state, (claim) => (this.#claim = claim));
       }
     } catch (err) {
       if (this.#over.signal.aborted) return;
@@ -233,7 +233,7 @@ export class Shard {
         if (record.offset < state.nextOffset) continue;
         seen?.(record);
         replay(state, record.offset, decodeGroupRecord(record.key, record.value));
-        this.#count(record);
+        this.#schedule.count(record);
       }
       metrics.replayedRecords.inc(records.length);
       if (state.epoch > this.epoch) {
@@ -304,7 +304,7 @@ export class Shard {
     for (const { change, records } of round.changes) {
       for (const record of records) {
         replay(this.#state, offset, decodeGroupRecord(record.key, record.value));
-        this.#count(record);
+        this.#schedule.count(record);
         offset += 1;
       }
       this.#answer(change);
@@ -361,42 +361,6 @@ export class Shard {
     this.#check();
     if (LASTING.has(codeOf(error))) throw error;
   }
-  #count(record: { readonly key: Uint8Array | null; readonly value: Uint8Array | null }): void {
-    this.#since.records += 1;
-    this.#since.bytes += (record.key?.length ?? 0) + (record.value?.length ?? 0);
-  }
-  #snapshotIfDue(): void {
-    const { snapshots, snapshotPolicy, clock, metrics, logger } = this.#options;
-    const due = this.#since.records >= snapshotPolicy.records || this.#since.bytes >= snapshotPolicy.bytes;
-    if (!due || !snapshots.enabled || this.#snapshotting || clock.monotonicMs() < this.#snapshotAfterMs) return;
-    this.#snapshotting = true;
-    const counted = { ...this.#since };
-    void snapshots
-      .write(this.shard, this.#claim as Claim, this.#state, this.#over.signal)
-      .then((claim) => {
-        if (claim === undefined) return metrics.snapshots.labels("lost").inc();
-        this.#claim = claim;
-        this.#since.records -= counted.records;
-        this.#since.bytes -= counted.bytes;
-        metrics.snapshots.labels("written").inc();
-        logger.info("shard snapshot written", {
-          shard: this.shard,
-          epoch: this.epoch,
-          offset: claim.record.snapshotOffset,
-          key: claim.record.snapshotKey,
-        });
-      })
-      .catch((error: unknown) => {
-        metrics.snapshots.labels("failed").inc();
-        if (!this.#over.signal.aborted)
-          logger.warn("shard snapshot failed", { shard: this.shard, epoch: this.epoch, code: codeOf(error), err: error });
-      })
-      .finally(() => {
-        this.#snapshotting = false;
-        this.#snapshotAfterMs = clock.monotonicMs() + snapshotPolicy.pauseMs;
-      });
-  }
-
   #deadline(): number {
     return this.#options.clock.monotonicMs() + this.#options.timers.memberLeaseTtlMs;
   }

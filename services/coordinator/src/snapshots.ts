@@ -7,13 +7,6 @@ import type { ObjectStore } from "@sluice/object-store";
 import type { Logger, Random } from "@sluice/runtime";
 import type { Claim, ShardRegister } from "./shard-register.ts";
 
-/** When a snapshot is due: after so many records or bytes of the log since the last one. */
-export interface SnapshotPolicy {
-  readonly records: number;
-  readonly bytes: number;
-  /** At least this long between two attempts, ms. */
-  readonly pauseMs: number;
-}
 export interface SnapshotsOptions {
   readonly store: MetadataStore;
   readonly keys: Keys;

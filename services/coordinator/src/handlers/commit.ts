@@ -11,7 +11,7 @@ import {
 } from "@sluice/core/model";
 import type { CommitRequest, CommittedOffset } from "@sluice/proto/v1/group";
 import type { CallContext } from "@sluice/rpc";
-import { deadlineOf, shardFor, type HandlerParts } from "./index.ts";
+import { deadlineOf, shardFor, type HandlerParts } from "./parts.ts";
 
 const utf8 = new TextEncoder();
 /** Part of the caller's time that the check of the partitions' ends may use. */

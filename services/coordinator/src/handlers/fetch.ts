@@ -2,7 +2,7 @@ import { committedOffsets } from "@sluice/core/group";
 import { DEFAULT_TENANT, limits, SluiceError, topicId } from "@sluice/core/model";
 import type { FetchCommittedRequest } from "@sluice/proto/v1/group";
 import type { CallContext } from "@sluice/rpc";
-import { deadlineOf, shardFor, type HandlerParts } from "./index.ts";
+import { deadlineOf, shardFor, type HandlerParts } from "./parts.ts";
 
 const utf8 = new TextDecoder();
 /** What an entry of the reply takes beside its name and its metadata, at most. */
