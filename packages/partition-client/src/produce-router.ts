@@ -65,6 +65,11 @@ interface Lane {
   hint: MemberId | undefined;
   /** Where the calls in flight went. Others wait for their answers before they go elsewhere: that keeps the order. */
   target: Link | undefined;
+  /**
+   * The link whose broker has taken a call of this lane. Another one gets a single call first: if it refuses that (it is just taking the
+   * partition over), nothing that was sent behind can be stored before it.
+   */
+  proven: Link | undefined;
 }
 
 /** Waits between attempts while a partition has no owner that takes it, ms; a change of route ends the wait at once. */
@@ -121,6 +126,7 @@ export class ProduceRouter {
         retries: 0,
         hint: undefined,
         target: undefined,
+        proven: undefined,
       };
       this.#lanes.set(key, lane);
     }
@@ -131,10 +137,16 @@ export class ProduceRouter {
   /** The route of a partition changed, or a link came up or has room: waiting calls go now. */
   routeChanged(p: PartitionId): void {
     const lane = this.#lanes.get(partitionKey(p));
-    if (lane !== undefined) this.#resume(lane);
+    if (lane === undefined) return;
+    // The metadata is newer than what a refusal advised.
+    lane.hint = undefined;
+    this.#resume(lane);
   }
   linksChanged(): void {
-    for (const lane of this.#lanes.values()) this.#resume(lane);
+    for (const [key, lane] of this.#lanes) {
+      if (lane.queue.length > 0 || lane.inFlight > 0) this.#resume(lane);
+      else if (lane.proven === undefined || lane.proven.closed) this.#lanes.delete(key);
+    }
   }
   close(): void {
     this.#closed = true;
@@ -159,7 +171,7 @@ export class ProduceRouter {
     while (lane.queue.length > 0 && !lane.held) {
       const owner = lane.hint ?? links.ownerOf(lane.partition);
       const link = owner === undefined ? undefined : links.get(owner);
-      if (link === undefined || !link.writable || (lane.inFlight > 0 && lane.target !== link)) break;
+      if (link === undefined || !link.writable || (lane.inFlight > 0 && (lane.target !== link || lane.proven !== link))) break;
       const call = lane.queue[0] as Pending;
       if (call.deadlineMs <= now) {
         lane.queue.shift();
@@ -176,7 +188,7 @@ export class ProduceRouter {
       }
     }
     if (lane.queue.length > 0) this.#arm();
-    else if (lane.inFlight === 0) this.#lanes.delete(partitionKey(lane.partition));
+    else if (lane.inFlight === 0 && lane.proven === undefined) this.#lanes.delete(partitionKey(lane.partition));
   }
 
   #send(link: Link, lane: Lane, call: Pending, now: number): boolean {
@@ -198,6 +210,7 @@ export class ProduceRouter {
       if (a.code === 0) {
         lane.retries = 0;
         lane.hint = undefined;
+        lane.proven = link;
         this.#finish(call, {
           code: 0,
           baseOffset: a.baseOffset,
@@ -234,6 +247,7 @@ export class ProduceRouter {
       return;
     }
     insertInOrder(lane.queue, call);
+    lane.proven = undefined;
     // The first refusal of an attempt decides the wait; those that follow belong to the same attempt.
     if (!lane.held) {
       lane.held = true;

@@ -111,6 +111,7 @@ export class SegmentReader {
   ): Promise<PartitionRead | undefined> {
     const sameEpoch = marks !== undefined && marks.epoch === record.segment.epoch;
     let failure: unknown;
+    let lagging = false;
     if (record.phase !== "LOCAL_DELETED") {
       for (const replica of this.#stores.order(record.replicas)) {
         try {
@@ -126,13 +127,18 @@ export class SegmentReader {
           const cut = trim(data.payload, offset, limit);
           // A sealed segment holds the offset for certain: an empty answer is a copy that lacks it.
           if (cut.length > 0) return answer(cut, "storage node");
-          if (record.end === undefined)
-            return data.sealed && offset > data.limit ? undefined : { batches: EMPTY, nextOffset: offset, from: "none" };
+          if (record.end !== undefined) continue;
+          // An old view: the node knows the segment's end, and the offset is in a later one.
+          if (data.sealed && offset > data.limit) return undefined;
+          // Committed, but this copy lags: the third one may.
+          if (sameEpoch && offset < marks.highWatermark) lagging = true;
+          else return { batches: EMPTY, nextOffset: offset, from: "none" };
         } catch (error) {
           failure = error;
         }
       }
     }
+    if (lagging) return { batches: EMPTY, nextOffset: offset, from: "none" };
     if (record.object !== undefined && this.#objects !== undefined) {
       const cut = trim(await this.#objects.read(record.object, offset, maxBytes), offset, record.end ?? offset);
       if (cut.length > 0) return answer(cut, "object");

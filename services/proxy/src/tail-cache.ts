@@ -267,7 +267,7 @@ export class TailCache {
 
 function wakeAll(tail: PartitionTail): void {
   tail.version += 1;
-  for (const waiter of [...tail.waiters]) waiter();
+  for (const waiter of tail.waiters) waiter();
 }
 /** Index of the entry that holds `offset`; -1 when none does. */
 function find(tail: PartitionTail, offset: number): number {
