@@ -13,6 +13,7 @@ export const clientLimits = {
   lingerMsMax: 1_000,
   /** The server remembers this many batches of a producer: more in flight could not be told from new ones. */
   inFlightBatchesMax: 5,
+  inFlightPlainMax: 1_000,
   creditBytesDefault: 4 * MiB,
   creditBytesMin: 64 * KiB,
   creditBytesMax: 256 * MiB,
@@ -36,6 +37,8 @@ export const clientTimers = {
   endpointRestMs: 1_000,
   /** One endpoint may take this long to accept a connection before the next is tried. */
   endpointConnectMs: 700,
+  /** How often deadlines of records are looked at. */
+  deadlineCheckMs: 250,
   keepaliveMs: 3_000,
   keepaliveTimeoutMs: 2_000,
   /** A topic made at another proxy a moment ago may be unknown here for as long. */

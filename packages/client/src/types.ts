@@ -65,7 +65,7 @@ export interface ProducerOptions {
   readonly batchBytes?: number;
   /** Bytes of records that wait or are in flight; beyond, `send` waits. As many again may wait, then `send` fails with OVERLOADED. Default 32 MiB. */
   readonly bufferBytes?: number;
-  /** Unanswered batches per partition, 1 to 5. Default 5; 1 without idempotence, because more could turn the order at a retry. */
+  /** Unanswered batches per partition, 1 to 5; default 5. Without idempotence 1 to 1,000, default 1: more can turn the order at a retry. */
   readonly maxInFlight?: number;
   /** Every record exactly once in its partition, however often it is sent again. Default true. */
   readonly idempotent?: boolean;
@@ -218,7 +218,11 @@ export interface Admin {
   updateTopicConfig(name: string, change: ConfigChange, options?: CallOptions): Promise<TopicInfo>;
   describeCluster(options?: CallOptions): Promise<ClusterDescription>;
   /** Offsets of a position in the given partitions, default all. Fails with the first partition's error. */
-  listOffsets(topic: string, position: Position, options?: CallOptions & { readonly partitions?: readonly number[] }): Promise<PartitionOffset[]>;
+  listOffsets(
+    topic: string,
+    position: Position,
+    options?: CallOptions & { readonly partitions?: readonly number[] },
+  ): Promise<PartitionOffset[]>;
 }
 export interface NewTopic {
   readonly name: string;

@@ -1,0 +1,60 @@
+import { crc32c, nativeCodecs } from "@sluice/codec";
+import { batchCrc, BatchCursor, RecordCursor } from "@sluice/core/log";
+import { SluiceError } from "@sluice/core/model";
+import { ReceivedRecord } from "./records.ts";
+import { clientLimits } from "./timing.ts";
+import type { ConsumedRecord } from "./types.ts";
+
+export interface DecodeRange {
+  readonly topic: string;
+  readonly partition: number;
+  /** Records below are left out: the first batch may begin before the asked offset. */
+  readonly fromOffset: number;
+  /** Records from here on are left out. */
+  readonly endOffset: number;
+  readonly checkCrc: boolean;
+}
+export interface Decoded {
+  readonly records: ConsumedRecord[];
+  /** Position of the first batch that was not decoded: the end of the run, or less when the step has enough. */
+  readonly at: number;
+  /** Offset after the last decoded batch. */
+  readonly nextOffset: number;
+}
+
+/**
+ * Decodes the batches of a run from `at` on, at most `decodedBytesPerStep` of them (one batch at least). Control batches give no records.
+ * Decompression is bounded as in core. Throws CORRUPT_BATCH, UNSUPPORTED_FORMAT, UNSUPPORTED_CODEC, MESSAGE_TOO_LARGE.
+ */
+export function decodeRun(bytes: Uint8Array, at: number, range: DecodeRange): Decoded {
+  const batches = new BatchCursor(bytes, at);
+  const { header } = batches;
+  const cursor = new RecordCursor();
+  const records: ConsumedRecord[] = [];
+  let nextOffset = range.fromOffset;
+  let decodedBytes = 0;
+  while (decodedBytes < clientLimits.decodedBytesPerStep && batches.next()) {
+    if (range.checkCrc && batchCrc(bytes, batches.position, header.totalBytes, crc32c) !== header.crc)
+      throw new SluiceError("CORRUPT_BATCH", `${range.topic}/${range.partition}: the batch at offset ${header.baseOffset} fails its CRC`);
+    nextOffset = Math.max(nextOffset, header.lastOffset + 1);
+    if (header.isControl || header.lastOffset < range.fromOffset || header.recordsCount === 0) continue;
+    cursor.open(bytes, batches.position, header, nativeCodecs);
+    while (cursor.next()) {
+      decodedBytes += cursor.keyLength + cursor.valueLength + cursor.headerBytes + clientLimits.recordOverheadBytes;
+      if (cursor.offset < range.fromOffset || cursor.offset >= range.endOffset) continue;
+      records.push(
+        new ReceivedRecord(
+          range.topic,
+          range.partition,
+          cursor.offset,
+          cursor.timestampMs,
+          cursor.key,
+          cursor.value,
+          cursor.headerCount === 0 ? undefined : cursor.headers(),
+        ),
+      );
+    }
+  }
+  batches.expectEnd();
+  return { records, at: batches.nextPosition, nextOffset };
+}
