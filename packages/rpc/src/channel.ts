@@ -1,6 +1,6 @@
 import { Channel, type ChannelOptions, connectivityState, type ChannelCredentials, credentials } from "@grpc/grpc-js";
 import { limits, SluiceError } from "@sluice/core/model";
-import { type Clock, systemClock } from "@sluice/runtime";
+import { type Clock, systemClock } from "@sluice/runtime/clock";
 
 /** Defaults of every client channel. */
 export const rpcChannelLimits = {

@@ -1,16 +1,9 @@
 import { setMaxListeners } from "node:events";
 import { Server, ServerCredentials, type ServerInterceptor } from "@grpc/grpc-js";
 import { limits, SluiceError, timers } from "@sluice/core/model";
-import {
-  advertisedAddress,
-  type Clock,
-  type Component,
-  type DrainDeadline,
-  formatHostPort,
-  type Listener,
-  type Logger,
-  type Metrics,
-} from "@sluice/runtime";
+import type { Clock, Component, DrainDeadline, Listener, Logger, Metrics } from "@sluice/runtime";
+// Not from the index: clients load this package too, and must not load a web server and a metrics library for it.
+import { advertisedAddress, formatHostPort } from "@sluice/runtime/config";
 import { type Authorizer, allowAll, anonymous, type Principal } from "./access.ts";
 import { type AnyCodec, methodDefinition } from "./adapter.ts";
 import { ServerCallContext, type SurfaceCall } from "./context.ts";

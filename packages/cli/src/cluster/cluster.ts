@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { isAbsolute, join, resolve } from "node:path";
-import { systemRandom } from "@sluice/runtime";
+import { systemRandom } from "@sluice/runtime/random";
 import { CommandFailure } from "../exit.ts";
 import { findEtcd } from "./etcd-binary.ts";
 import { readSecret, readSpec, withLock, writeSecret, writeSpec } from "./folder.ts";

@@ -1,6 +1,6 @@
 import { chmod, mkdir, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { systemClock } from "@sluice/runtime";
+import { systemClock } from "@sluice/runtime/clock";
 import { CommandFailure } from "../exit.ts";
 import { processStart, processState } from "./pid.ts";
 import type { ClusterSpec } from "./spec.ts";

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { request } from "node:http";
-import { systemClock } from "@sluice/runtime";
+import { systemClock } from "@sluice/runtime/clock";
 import { CommandFailure } from "../exit.ts";
 import { processStart, processState, type ProcessRef } from "./pid.ts";
 import type { ClusterKind } from "./spec.ts";

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import { systemClock } from "@sluice/runtime";
+import { systemClock } from "@sluice/runtime/clock";
 
 /**
  * A process id alone names nobody: after the process has gone, the system gives the number to a stranger. So a process is remembered

@@ -1,5 +1,5 @@
 import { createServer, type Server } from "node:net";
-import { systemRandom } from "@sluice/runtime";
+import { systemRandom } from "@sluice/runtime/random";
 import { CommandFailure } from "../exit.ts";
 
 /**

@@ -1,5 +1,5 @@
 import type { Position, RecordBatch, Sluice } from "@sluice/client";
-import { systemClock } from "@sluice/runtime";
+import { systemClock } from "@sluice/runtime/clock";
 import { type ConnectionOptions, withConnection } from "../connect.ts";
 import { exitCodes, UsageError } from "../exit.ts";
 import type { FromPosition, UntilPosition } from "../position.ts";

@@ -1,6 +1,6 @@
 import type { ProducerRecord, Sluice } from "@sluice/client";
 import { codeOf } from "@sluice/core/model";
-import { systemClock } from "@sluice/runtime";
+import { systemClock } from "@sluice/runtime/clock";
 import { createReadStream } from "node:fs";
 import { type ConnectionOptions, withConnection } from "../connect.ts";
 import { CommandFailure, exitCodes, messageOf, UsageError } from "../exit.ts";
