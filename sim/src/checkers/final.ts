@@ -36,6 +36,20 @@ export function checkFinalLog(history: History, metadata: Metadata, nodes: reado
   }
 }
 
+/** I4 when an end is published: at least two of the named replicas hold everything up to it, durably (a copy that was wiped since did). */
+export function checkCopies(history: History, record: SegmentRecord, nodes: readonly StorageNode[]): void {
+  const end = record.end ?? record.base - 1;
+  if (end < record.base) return;
+  let copies = 0;
+  for (const replica of record.replicas) {
+    const node = nodes.find((n) => n.name === replica.node);
+    if (node === undefined) continue;
+    if (node.incarnation !== replica.incarnation || node.failed) copies++;
+    else if ((node.segment(record)?.durableLast ?? -1) >= end) copies++;
+  }
+  if (copies < 2) history.violation(`I4: ${segmentKey(record.segment)} is sealed at ${end} with ${copies} copies`);
+}
+
 function readSegment(history: History, record: SegmentRecord, nodes: readonly StorageNode[], end: number, log: Map<number, number>): void {
   const key = segmentKey(record.segment);
   let first: readonly StoredBatch[] | undefined;

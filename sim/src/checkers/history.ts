@@ -56,7 +56,7 @@ export class History {
     return last;
   }
 
-  acknowledged(batch: Batch, offset: number, sentMs: number, nowMs: number): void {
+  acknowledged(batch: Batch, offset: number, nowMs: number): void {
     this.observe(batch.id, offset, `ack to ${batch.producer}`);
     if (batch.ackedMs >= 0) return;
     batch.ackedMs = nowMs;
@@ -64,7 +64,7 @@ export class History {
     // I12: what was acknowledged before this was sent lies before it.
     for (let i = this.acked.length - 1; i >= 0; i--) {
       const other = this.acked[i] as Batch;
-      if (other.ackedMs < sentMs && other.offset > offset) {
+      if (other.ackedMs < batch.firstSentMs && other.offset > offset) {
         this.violation(`I12: batch ${batch.id} at ${offset} was sent after batch ${other.id} was acknowledged at ${other.offset}`);
         break;
       }

@@ -103,7 +103,6 @@ export class Producer {
     const attempt = ++flight.attempt;
     flight.waiting = true;
     flight.oldest = this.#flights[0] === flight;
-    const sentMs = this.#scheduler.now;
     const { batch } = flight;
     const { producerId, idempotent, requestTimeoutMs } = this.options;
     const made = makeBatch({
@@ -120,24 +119,19 @@ export class Producer {
       if (broker.process.life !== life) return;
       // Delivered twice = two requests of the same bytes: each gets its own copy, since the owner stamps in place.
       const ask = { batch: made.bytes.slice(), header: made.header, expectedBaseOffset: -1, fenceToken: -1, waitMs: requestTimeoutMs };
-      broker.append(ask, (reply) => this.#network.send(broker.name, this.process, () => this.#onReply(flight, attempt, sentMs, reply)));
+      broker.append(ask, (reply) => this.#network.send(broker.name, this.process, () => this.#onReply(flight, attempt, reply)));
     });
     this.#scheduler.after(requestTimeoutMs * 1.5, () => {
       if (flight.attempt === attempt && flight.waiting) this.#failed(flight, "TIMED_OUT");
     });
   }
-  #onReply(flight: Flight, attempt: number, sentMs: number, reply: ReplyEffect): void {
+  #onReply(flight: Flight, attempt: number, reply: ReplyEffect): void {
     this.trace(`${this.options.name} has ${flight.batch.id} answered: ${reply.code ?? `stored at ${reply.baseOffset}`}`);
     if (reply.code === undefined) {
-      this.#history.acknowledged(
-        flight.batch,
-        reply.baseOffset,
-        flight.batch.firstSentMs === sentMs ? sentMs : flight.batch.firstSentMs,
-        this.#scheduler.now,
-      );
+      this.#history.acknowledged(flight.batch, reply.baseOffset, this.#scheduler.now);
       return this.#done(flight);
     }
-    if (flight.attempt !== attempt || !flight.waiting) return;
+    if (flight.attempt !== attempt || !flight.waiting || !this.#flights.includes(flight)) return;
     if (reply.code === "NOT_OWNER") {
       const named = this.#brokers.find((b) => b.id === reply.target);
       this.#target = named ?? this.#rng.pick(this.#brokers);

@@ -59,7 +59,7 @@ export class Reader {
     });
   }
   #readLater(): void {
-    this.#scheduler.after(this.#rng.between(2, 20), () => {
+    this.#scheduler.after(this.#rng.between(1, 10), () => {
       this.#read();
       this.#readLater();
     });

@@ -1,5 +1,6 @@
 import { scaleTimers, topicId } from "@sluice/core/model";
 import type { Effect } from "@sluice/core/partition";
+import { checkCopies } from "../checkers/final.ts";
 import { History } from "../checkers/history.ts";
 import { Producer } from "../workload/producer.ts";
 import { Reader } from "../workload/reader.ts";
@@ -47,6 +48,7 @@ export class Cluster {
         `applied epoch ${txn.state.epoch} ${txn.state.phase} ${txn.segments.map((s) => `${s.segment.epoch}-${s.segment.k} ${s.base}..${s.end ?? ""}`).join("; ")}`,
       );
       this.history.transaction(txn, this.metadata.segments);
+      for (const record of txn.segments) if (record.phase === "SEALED") checkCopies(this.history, record, this.nodes);
     };
     const mutants = mutantsOf(mutant);
     const nodeOptions = {

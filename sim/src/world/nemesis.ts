@@ -2,6 +2,7 @@ import { noMetadataFaults } from "./metadata.ts";
 import { noNetworkFaults } from "./network.ts";
 import { faultKinds } from "./options.ts";
 import type { FaultKind, RunOptions } from "./options.ts";
+import type { Broker } from "./broker.ts";
 import type { Cluster } from "./cluster.ts";
 import type { StorageNode } from "./storage-node.ts";
 
@@ -82,6 +83,10 @@ export class Nemesis {
         return c.reassign(false);
       case "force":
         return c.reassign(true);
+      case "zombie":
+        return this.#zombie();
+      case "wipeTakeover":
+        return this.#wipeTakeover();
       case "wipe":
         if (this.#diskLost) return;
         this.#diskLost = true;
@@ -92,6 +97,73 @@ export class Nemesis {
         this.#diskLost = true;
         return node.failJournal();
     }
+  }
+  /** The owner hears neither the controller nor the metadata any more, and another broker takes over by force. */
+  #isolateOwner(): Broker | undefined {
+    const c = this.#cluster;
+    const owner = c.brokers.find((b) => b.machine.role.kind === "serving");
+    if (owner === undefined) return undefined;
+    c.network.cut("controller", owner.name);
+    c.network.cut(owner.name, "metadata");
+    this.#afterwards(100, 500, () => {
+      c.network.join("controller", owner.name);
+      c.network.join(owner.name, "metadata");
+    });
+    return owner;
+  }
+  /** For a while only `owner` reaches the node. */
+  #hide(node: string, owner: Broker): void {
+    const c = this.#cluster;
+    const others = c.brokers.filter((b) => b !== owner);
+    for (const b of others) {
+      c.network.cut(b.name, node);
+      c.network.cut(node, b.name);
+    }
+    this.#afterwards(50, 400, () => {
+      for (const b of others) {
+        c.network.join(b.name, node);
+        c.network.join(node, b.name);
+      }
+    });
+  }
+  /** Clients and storage nodes still talk to an owner that was superseded; a part of the nodes restarts right after it may have been fenced. */
+  #zombie(): void {
+    const c = this.#cluster;
+    const { rng } = c;
+    const owner = this.#isolateOwner();
+    if (owner === undefined) return;
+    if (rng.chance(0.6)) this.#hide(rng.pick(c.nodes).name, owner);
+    if (owner === c.brokers[c.assigned]) c.reassign(true);
+    if (rng.chance(0.3)) return;
+    this.#afterwards(5, 60, () => {
+      for (const n of c.nodes) {
+        if (!n.process.up || rng.chance(0.3)) continue;
+        n.crash(rng.chance(0.5));
+        const { life } = n.process;
+        this.#afterwards(0.1, 3, () => {
+          if (n.process.life === life) this.#startNode(n);
+        });
+      }
+    });
+  }
+  /** One member lags, one comes back wiped, one is out of reach: the new owner must wait for the last, not believe the empty one. */
+  #wipeTakeover(): void {
+    const c = this.#cluster;
+    if (this.#diskLost) return;
+    const owner = this.#isolateOwner();
+    if (owner?.machine.role.kind !== "serving") return;
+    const [wiped, hidden, lagging] = owner.machine.role.active.slots.map((s) => c.nodes.find((n) => n.name === s.replica.node));
+    if (wiped === undefined || hidden === undefined || lagging === undefined) return;
+    c.network.cut(owner.name, lagging.name);
+    this.#afterwards(5, 60, () => {
+      c.network.join(owner.name, lagging.name);
+      if (this.#diskLost || this.#stopped) return;
+      this.#diskLost = true;
+      this.#hide(hidden.name, owner);
+      wiped.wipe();
+      this.#afterwards(0.1, 2, () => this.#startNode(wiped));
+      if (owner === c.brokers[c.assigned]) c.reassign(true);
+    });
   }
   #crashNode(node: StorageNode, powerCut: boolean): void {
     if (!node.process.up) return;

@@ -38,6 +38,8 @@ export const faultKinds = [
   "wipe",
   "journalError",
   "powerCutAll",
+  "zombie",
+  "wipeTakeover",
 ] as const;
 export type FaultKind = (typeof faultKinds)[number];
 
@@ -59,8 +61,8 @@ export function drawOptions(rng: Rng, short: boolean): RunOptions {
     pauseMs: rng.pick([4, 10, 25]),
     flushMs: rng.pick([0.5, 1.5, 4]),
     stallChance: rng.pick([0, 0.01, 0.05]),
-    reconcileMs: rng.pick([20, 60, 300]),
-    viewRefreshMs: rng.pick([20, 200, 800]),
+    reconcileMs: rng.pick([20, 60, 300, 1500]),
+    viewRefreshMs: rng.pick([20, 200, 800, 2000]),
     dropChance: lossy ? rng.pick([0.002, 0.02, 0.08]) : 0,
     duplicateChance: lossy ? rng.pick([0, 0.02, 0.1]) : 0,
     lateChance: late ? rng.pick([0.01, 0.05, 0.15]) : 0,
@@ -72,25 +74,8 @@ export function drawOptions(rng: Rng, short: boolean): RunOptions {
 }
 
 /** Planted faults by name, spread over the two machines. */
-export const mutantNames = [
-  "M1",
-  "M4",
-  "M5",
-  "M7",
-  "M8",
-  "M9",
-  "M10",
-  "M11",
-  "M15",
-  "M16",
-  "M22",
-  "M26",
-  "M27",
-  "M28",
-  "M29",
-  "M30",
-] as const;
-const ofReplica = new Set(["M7", "M8", "M9", "M16", "M22", "M26", "M27", "M30"]);
+export const mutantNames = ["M1", "M4", "M5", "M8", "M9", "M10", "M11", "M15", "M16", "M22", "M26", "M27", "M28", "M29", "M30"] as const;
+const ofReplica = new Set(["M8", "M9", "M16", "M22", "M26", "M27", "M30"]);
 export function mutantsOf(name: string | undefined): { broker: BrokerMutants; replica: ReplicaMutants } {
   if (name === undefined) return { broker: {}, replica: {} };
   const on = { [name]: true };

@@ -52,6 +52,8 @@ export function onAppend(p: Partition, input: AppendInput, now: number, out: Eff
     const verdict = checkSequence(p.producers, header.producerId, header.producerEpoch, header.baseSequence, records);
     if (verdict.kind === "refused") return refuse(verdict.code);
     if (verdict.kind === "duplicate") return reply(p, out, input.requestId, undefined, { baseOffset: verdict.offset, duplicate: true });
+    if (verdict.kind === "inFlight" && p.mutants.M11)
+      return reply(p, out, input.requestId, undefined, { baseOffset: verdict.offset, duplicate: true });
     if (verdict.kind === "inFlight") return waitFor(p, input, verdict.offset, out);
   }
   if (input.expectedBaseOffset >= 0 && input.expectedBaseOffset !== p.nextOffset) return refuse("UNEXPECTED_OFFSET", p.nextOffset);

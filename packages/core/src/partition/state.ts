@@ -29,7 +29,7 @@ export interface Mutants {
   readonly M5: boolean;
   /** Answers of a frozen segment still count. */
   readonly M10: boolean;
-  /** Producer entries of an attempt that died stay. */
+  /** A retry of a batch in flight is answered as if it were stored. */
   readonly M11: boolean;
   /** An unknown metadata outcome is taken as success. */
   readonly M15: boolean;
