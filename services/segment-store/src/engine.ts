@@ -4,7 +4,7 @@ import { journalSalt } from "@sluice/core/journal";
 import { limits } from "@sluice/core/model";
 import type { Timers } from "@sluice/core/model";
 import { producerTables } from "@sluice/core/producer";
-import type { ReplicaMutants } from "@sluice/core/replica";
+import { forgetTombstones, type ReplicaMutants } from "@sluice/core/replica";
 import type { Clock, Logger } from "@sluice/runtime";
 import type { Disk } from "./disk/disk.ts";
 import { hasFailedMarker, writeFailedMarker } from "./disk/format.ts";
@@ -28,6 +28,8 @@ export interface EngineLimits {
   readonly controlsPendingMax: number;
   readonly retryBatchesKept: number;
   readonly uncommittedBatchesMax: number;
+  readonly segmentsMax: number;
+  readonly tombstonesMax: number;
 }
 export const engineLimits: EngineLimits = {
   journalFileBytes: limits.journalFileBytes,
@@ -38,6 +40,8 @@ export const engineLimits: EngineLimits = {
   controlsPendingMax: 1024,
   retryBatchesKept: 4096,
   uncommittedBatchesMax: 65_536,
+  segmentsMax: 200_000,
+  tombstonesMax: 50_000,
 };
 export interface EngineOptions {
   readonly disk: Disk;
@@ -142,6 +146,7 @@ export class Engine {
         crc32c,
         retryBatchesKept: options.limits.retryBatchesKept,
         uncommittedBatchesMax: options.limits.uncommittedBatchesMax,
+        segmentsMax: options.limits.segmentsMax,
         ...(options.mutants !== undefined && { mutants: options.mutants }),
       },
       failed,
@@ -177,6 +182,7 @@ export class Engine {
     let parts: Uint8Array[] = [];
     const place = await new Promise<JournalPlace>((resolve) => {
       this.#journal.atBoundary((at) => {
+        forgetTombstones(this.host.state, this.#options.limits.tombstonesMax);
         parts = encodeCheckpoint(at, this.host.checkpoint(), crc32c);
         resolve(at);
       });

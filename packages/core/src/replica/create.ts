@@ -5,6 +5,7 @@ import type { ControlAnswer } from "./input.ts";
 import { record } from "./outbox.ts";
 import type { Out } from "./outbox.ts";
 import type { ReplicaState } from "./state.ts";
+import { isFull } from "./state.ts";
 
 /** Create(s, p, e, base, inc, nonce). The only way in which a segment to write comes into being. */
 export function onCreate(state: ReplicaState, r: CreateRequest, nowMs: number, out: Out): ControlAnswer {
@@ -30,6 +31,7 @@ export function onCreate(state: ReplicaState, r: CreateRequest, nowMs: number, o
     if (known.status === "OPEN" && known.nonce === r.nonce) return { op: "create", ...SUCCESS, segmentNumber: known.number };
     return refused("SEGMENT_EXISTS", `the segment is ${known.status} here`);
   }
+  if (isFull(state)) return refused("OVERLOADED", `${state.byNumber.size} segments are here`);
   const number = state.nextSegmentNumber;
   record(state, createEntry(r, number), out);
   const s = state.byNumber.get(number);

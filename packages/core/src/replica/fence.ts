@@ -6,7 +6,7 @@ import type { ControlAnswer } from "./input.ts";
 import { record } from "./outbox.ts";
 import type { Out } from "./outbox.ts";
 import type { ReplicaState, Segment } from "./state.ts";
-import { statusOf } from "./state.ts";
+import { isFull, statusOf } from "./state.ts";
 
 /**
  * Fence(p, s, e', inc): from here on no append of an older epoch completes on this node, on any segment of the partition. The answer leaves when the fence and
@@ -19,6 +19,8 @@ export function onFence(state: ReplicaState, r: FenceRequest, nowMs: number, out
   const known = p?.segments.get(segmentKey(r.segment));
   if (isStale(state, r.epoch, p)) return voteless(state, known, refusal("STALE_EPOCH", `epoch ${p?.maxEpoch ?? 0} was seen`), p?.maxEpoch);
   if (state.failed) return voteless(state, known, refusal("IO_FAILED", "the journal has failed"), p?.maxEpoch);
+  if (known === undefined && isFull(state))
+    return voteless(state, known, refusal("OVERLOADED", `${state.byNumber.size} segments are here`), p?.maxEpoch);
   const number = known?.number ?? state.nextSegmentNumber;
   const moves =
     known === undefined ||

@@ -7,6 +7,7 @@ import type { ControlAnswer } from "./input.ts";
 import { NOBODY, record } from "./outbox.ts";
 import type { Out } from "./outbox.ts";
 import type { ReplicaState, Segment } from "./state.ts";
+import { isFull } from "./state.ts";
 
 const find = (state: ReplicaState, r: { readonly partition: RebuildRequest["partition"]; readonly segment: RebuildRequest["segment"] }) => {
   const p = state.partitions.get(partitionKey(r.partition));
@@ -97,6 +98,7 @@ export function onRebuild(state: ReplicaState, r: RebuildRequest, nowMs: number,
     if (!startsOver || (s.base !== undefined && s.base !== r.base) || s.last > r.end)
       return refused("SEGMENT_EXISTS", `the segment is ${s.status} here`);
   }
+  if (s === undefined && isFull(state)) return refused("OVERLOADED", `${state.byNumber.size} segments are here`);
   const number = s?.number ?? state.nextSegmentNumber;
   record(
     state,

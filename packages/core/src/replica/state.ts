@@ -25,6 +25,8 @@ export interface ReplicaOptions {
   readonly retryBatchesKept: number;
   /** Uncommitted batches kept per writable segment. */
   readonly uncommittedBatchesMax: number;
+  /** Segments known here, tombstones included: more are refused with OVERLOADED. Default: no limit. */
+  readonly segmentsMax?: number;
   readonly mutants?: ReplicaMutants;
 }
 
@@ -126,6 +128,23 @@ export function createReplica(options: ReplicaOptions): ReplicaState {
     controls: [],
   };
 }
+
+/**
+ * Forgets the oldest tombstones above `keep`. They only spare a recoverer that was overtaken long ago a useless answer: its transaction cannot commit
+ * any more. Done where a checkpoint is made, so that memory and the next start agree.
+ */
+export function forgetTombstones(state: ReplicaState, keep: number): number {
+  const dead = [...state.byNumber.values()].filter((s) => s.status === "DELETED");
+  const forgotten = dead.slice(0, Math.max(0, dead.length - keep));
+  for (const s of forgotten) {
+    state.byNumber.delete(s.number);
+    state.partitions.get(s.partitionKey)?.segments.delete(s.key);
+  }
+  return forgotten.length;
+}
+
+export const isFull = (state: ReplicaState): boolean =>
+  state.options.segmentsMax !== undefined && state.byNumber.size >= state.options.segmentsMax;
 
 /** Status as others see it. */
 export const statusOf = (state: ReplicaState, s: Segment): ReplicaStatus => (state.failed ? "FAILED" : s.status);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "@jest/globals";
 import { epoch, errorNumber, incarnation } from "../../src/model/index.ts";
 import { decodeProducers } from "../../src/producer/index.ts";
-import { readPermission, recoveryReadLimit } from "../../src/replica/index.ts";
+import { forgetTombstones, readPermission, recoveryReadLimit } from "../../src/replica/index.ts";
 import { address, batch, create, fence, INC, join, NO_PRODUCERS, seal, TestNode } from "./support.ts";
 
 const code = errorNumber;
@@ -66,6 +66,20 @@ describe("create", () => {
     expect(n.ask({ ...create(1, 0), producers: new Uint8Array(2 * 1024 * 1024) }).code).toBe(code("INVALID_ARGUMENT"));
     expect(n.journal).toEqual([]);
   });
+});
+
+test("segments are bounded: what would make one more is refused, the others go on; tombstones can be forgotten", () => {
+  const n = new TestNode({}, { segmentsMax: 2 });
+  n.create(1);
+  const s = n.create(1, 0, 1);
+  expect(n.ask(create(1, 0, "n", INC, 2)).code).toBe(code("OVERLOADED"));
+  expect(n.ask(fence(1, 2, INC, 3))).toMatchObject({ code: code("OVERLOADED"), trusted: false });
+  n.fill(s, 0, 0);
+  n.ask(seal(1, -1, 1));
+  n.ask({ op: "delete", ...address(1), cause: "released", stateEpoch: 1 });
+  expect(forgetTombstones(n.state, 1)).toBe(0);
+  expect(forgetTombstones(n.state, 0)).toBe(1);
+  expect(n.ask(create(1, 0, "n", INC, 2)).code).toBe(0);
 });
 
 describe("fence", () => {

@@ -78,6 +78,7 @@ export const options = (mutants: ReplicaMutants = {}, more: Partial<ReplicaOptio
   producers: producerTables,
   retryBatchesKept: 16,
   uncommittedBatchesMax: 1000,
+  segmentsMax: 1000,
   mutants,
   ...more,
 });
