@@ -1,9 +1,9 @@
-import { mkdir } from "node:fs/promises";
+import { mkdir, rm } from "node:fs/promises";
 import { isAbsolute, join, resolve } from "node:path";
 import { systemRandom } from "@sluice/runtime/random";
 import { CommandFailure } from "../exit.ts";
 import { findEtcd } from "./etcd-binary.ts";
-import { readSecret, readSpec, withLock, writeSecret, writeSpec } from "./folder.ts";
+import { clusterFile, readSecret, readSpec, withLock, writeSecret, writeSpec } from "./folder.ts";
 import { awaitReady, launch, probe, type Probe } from "./launch.ts";
 import { layOut } from "./layout.ts";
 import { awaitState, processState, signalProcess, type ProcessRef, type ProcessState } from "./pid.ts";
@@ -80,8 +80,10 @@ export async function clusterUp(options: ClusterUpOptions): Promise<ClusterHandl
   await mkdir(join(dir, "logs"), { recursive: true });
   await mkdir(join(dir, "data"), { recursive: true });
   const wanted = fillIn(dir, options);
+  let isNew = false;
   const handle = await withLock(dir, async () => {
     const known = await readSpec(dir);
+    isNew = known === undefined;
     const spec = known === undefined ? await newSpec(dir, wanted, options) : await knownSpec(dir, known, wanted);
     return new LocalCluster(dir, spec);
   });
@@ -89,6 +91,8 @@ export async function clusterUp(options: ClusterUpOptions): Promise<ClusterHandl
     await handle.startAll(options.progress ?? (() => undefined), options.signal);
   } catch (error) {
     await handle.down();
+    // What never served binds nobody: the next try may have other options.
+    if (isNew) await rm(clusterFile(dir), { force: true });
     throw error;
   }
   return handle;

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { ConfigDef } from "@sluice/runtime";
+import { commonConfig, loadConfig, mergeConfig, type ConfigDef } from "@sluice/runtime";
 import { UsageError } from "../exit.ts";
 import type { ClusterKind, ClusterOptions, ProcessPlan } from "./spec.ts";
 
@@ -59,7 +59,7 @@ export interface Layout {
   plan(ports: readonly number[]): ProcessPlan[];
 }
 
-/** Lays out the processes: names, zones, listeners and flags. Throws UsageError for a configuration key that no service knows. */
+/** Lays out the processes: names, zones, listeners and flags. Throws UsageError for a configuration key that no service knows, INVALID_CONFIG for a value that does not fit. */
 export async function layOut(input: LayoutInput): Promise<Layout> {
   const { dir, options, etcdBinary } = input;
   const configs = await loadConfigs();
@@ -90,6 +90,12 @@ export async function layOut(input: LayoutInput): Promise<Layout> {
         addresses: Object.fromEntries(slot.names.map((name) => [name, `127.0.0.1:${ports[next++]}`])),
       }));
       const etcd = addressed.filter(({ slot }) => slot.kind === "etcd").map(({ addresses }) => addresses["client"]!);
+      const serviceFlags = (service: ServiceArguments): string[] => {
+        const flags = serviceArgv(input, configs[service.kind], service);
+        // As the service will do: a value that does not fit is found before anything runs.
+        loadConfig(mergeConfig(commonConfig, configs[service.kind]), { argv: flags });
+        return ["--disable-warning=ExperimentalWarning", mainOf(service.kind), ...flags];
+      };
       return addressed.map(({ slot: { kind, id, zone }, addresses }) => ({
         kind,
         id,
@@ -98,7 +104,7 @@ export async function layOut(input: LayoutInput): Promise<Layout> {
         log: join(dir, "logs", `${id}.log`),
         ...(kind === "etcd"
           ? { command: etcdBinary, argv: etcdArgv(join(dir, "data", id), id, addresses) }
-          : { command: process.execPath, argv: serviceArgv(input, configs[kind], { kind, id, zone, addresses, etcd }) }),
+          : { command: process.execPath, argv: serviceFlags({ kind, id, zone, addresses, etcd }) }),
       }));
     },
   };
@@ -108,7 +114,7 @@ function checkConfig(config: Readonly<Record<string, string>>, defs: readonly Co
   for (const key of Object.keys(config)) {
     if (OWN_KEYS.has(key) || key.startsWith("listener.")) throw new UsageError(`--config ${key} is set by cluster up itself`);
     if (!defs.some((def) => Object.hasOwn(def.spec, key)) && key !== "log.level")
-      throw new UsageError(`--config ${key}: no service has this key; docs/configuration.md lists them`);
+      throw new UsageError(`--config ${key}: no service has this key`);
   }
 }
 
@@ -120,14 +126,14 @@ interface ServiceArguments {
   readonly etcd: readonly string[];
 }
 function serviceArgv({ dir, options, secretFiles }: LayoutInput, def: ConfigDef, service: ServiceArguments): string[] {
-  const { kind, id, zone, addresses, etcd } = service;
+  const { id, zone, addresses, etcd } = service;
   const flags: Record<string, string> = { id, zone, "metadata.endpoints": etcd.join(","), "objectStore.url": options.objectStore };
   if (options.objectStore.startsWith("s3:")) flags["objectStore.createBucket"] = "true";
   for (const listener of listenersOf(def)) flags[`listener.${listener}.bind`] = addresses[addressName(listener)]!;
   if ("data.folder" in def.spec) flags["data.folder"] = join(dir, "data", id);
   for (const [key, value] of Object.entries(options.config)) if (key in def.spec || key === "log.level") flags[key] = value;
   for (const [key, path] of Object.entries(secretFiles)) flags[key] = `file:${path}`;
-  return ["--disable-warning=ExperimentalWarning", mainOf(kind), ...Object.entries(flags).map(([key, value]) => `--${key}=${value}`)];
+  return Object.entries(flags).map(([key, value]) => `--${key}=${value}`);
 }
 
 /** Short election times: a single member elects itself in a fraction of the default second. */
