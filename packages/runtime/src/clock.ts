@@ -8,7 +8,7 @@ export interface Clock {
   wallMs(): number;
   /** Milliseconds since some start; never goes back; has fractions. */
   monotonicMs(): number;
-  /** Calls `fn` once after `delayMs`. Does not keep the process alive by itself when `unref` is true (default false). */
+  /** Calls `fn` once after `delayMs`, never before, by the monotonic clock. Does not keep the process alive by itself when `unref` is true (default false). */
   setTimer(delayMs: number, fn: () => void, options?: { readonly unref?: boolean }): Timer;
   /** Resolves after `delayMs`, rejects with the signal's reason when it aborts. */
   sleep(delayMs: number, signal?: AbortSignal): Promise<void>;
@@ -16,12 +16,26 @@ export interface Clock {
   afterTurn(fn: () => void): void;
 }
 
+/** Node takes longer delays for 1 ms. */
+const NODE_TIMER_MS_MAX = 2 ** 31 - 1;
+
 export const systemClock: Clock = {
   wallMs: () => Date.now(),
   monotonicMs: () => performance.now(),
   setTimer(delayMs, fn, options) {
-    const handle = setTimeout(fn, delayMs);
-    if (options?.unref === true) handle.unref();
+    const dueMs = performance.now() + delayMs;
+    // Node cuts fractions off and counts from a truncated now: its timers come up to a millisecond early.
+    const look = (): void => {
+      const leftMs = dueMs - performance.now();
+      if (leftMs <= 0) fn();
+      else wait(leftMs);
+    };
+    let handle: NodeJS.Timeout;
+    const wait = (ms: number): void => {
+      handle = setTimeout(look, Math.min(Math.ceil(ms), NODE_TIMER_MS_MAX));
+      if (options?.unref === true) handle.unref();
+    };
+    wait(delayMs);
     return { cancel: () => clearTimeout(handle) };
   },
   sleep(delayMs, signal) {

@@ -242,6 +242,8 @@ export class PartitionHost {
     const { clock } = this.#env;
     this.#timer = clock.setTimer(Math.max(0, atMs - clock.monotonicMs()), () => {
       this.#timer = undefined;
+      // A tick before its time would find nothing to do, and nobody would arm again.
+      if (clock.monotonicMs() < atMs) return this.#arm(atMs);
       this.input({ kind: "lease", confirmedUntilMs: this.#env.leaseConfirmedUntilMs() });
       this.input({ kind: "tick", wallMs: clock.wallMs() });
     });
