@@ -27,9 +27,6 @@ export interface JournalFilesOptions {
   readonly spareFilesMax: number;
 }
 
-/** Files are filled with zeros this far ahead of the writer, so that a sync of a group does not have to allocate blocks. */
-const FILL_AHEAD_BYTES = 4 * 1024 * 1024;
-const FIRST_FILL_BYTES = 1024 * 1024;
 const HEAD_BYTES = FILE_HEADER_BYTES + 4096;
 const SUFFIX = ".journal";
 
@@ -39,8 +36,6 @@ export class JournalFiles {
   readonly #byNumber = new Map<number, JournalFile>();
   #free: JournalFile[] = [];
   #nextName = 1;
-  #zeros = new Uint8Array(0);
-  #filling: Promise<void> | undefined;
 
   constructor(options: JournalFilesOptions) {
     this.#options = options;
@@ -104,36 +99,14 @@ export class JournalFiles {
     let next = i < 0 ? undefined : this.#free.splice(i, 1)[0];
     if (next === undefined) {
       const file = await disk.open(join(directory, `${String(this.#nextName++).padStart(8, "0")}${SUFFIX}`));
+      // It grows as it is written: zeros written first would double the bytes of its first pass, which costs more than the syncs of a growing file
+      // (measured). From its second use on it has all its blocks.
       next = { file, fileNumber: 0, capacity, used: 0 };
-      await this.#fill(next, Math.min(capacity, FIRST_FILL_BYTES));
     }
     next.fileNumber = fileNumber;
     next.used = FILE_HEADER_BYTES;
     this.#byNumber.set(fileNumber, next);
     return next;
-  }
-
-  /** Keeps zeros ahead of the writer. Runs beside the writes; at most one fill at a time. */
-  fillAhead(f: JournalFile): void {
-    if (this.#filling !== undefined || f.file.sizeBytes >= f.capacity || f.file.sizeBytes - f.used > FILL_AHEAD_BYTES / 2) return;
-    const upTo = Math.min(f.capacity, Math.max(f.file.sizeBytes, f.used) + FILL_AHEAD_BYTES);
-    this.#filling = this.#fill(f, upTo)
-      // A full disk shows at the next group; zeros are only a help.
-      .catch(() => undefined)
-      .finally(() => {
-        this.#filling = undefined;
-      });
-  }
-  async #fill(f: JournalFile, upTo: number): Promise<void> {
-    // Never over a place where the writer may be by then: only past the end of the file, and the writer waits for the fill before it writes there.
-    const from = f.file.sizeBytes;
-    if (upTo <= from) return;
-    if (this.#zeros.length < upTo - from) this.#zeros = new Uint8Array(upTo - from);
-    await f.file.write([this.#zeros.subarray(0, upTo - from)], from);
-  }
-  /** Resolves when no fill may touch the file's bytes beyond its present end. */
-  async filled(): Promise<void> {
-    await this.#filling;
   }
 
   /** Nothing in the file is wanted any more. */
@@ -160,7 +133,6 @@ export class JournalFiles {
     }
   }
   async close(): Promise<void> {
-    await this.#filling;
     for (const f of [...this.#byNumber.values(), ...this.#free]) await f.file.close();
     this.#byNumber.clear();
     this.#free = [];

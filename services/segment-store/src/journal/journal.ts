@@ -188,7 +188,7 @@ export class Journal {
   }
 
   async #flush(): Promise<void> {
-    const { files, metrics, listener } = this.#options;
+    const { metrics, listener } = this.#options;
     const { sequence, callbacks } = this.#takeQueue();
     const { file, position, group } = await this.#buildGroup();
     for (const e of group.entries) listener.placed(e.entry, file.fileNumber, this.#at + e.at, e.bytes);
@@ -200,10 +200,8 @@ export class Journal {
       this.#boundary = undefined;
       boundary({ fileNumber: file.fileNumber, at: this.#at, lastLsn: this.#lsn, highestLsn: this.#lsn });
     }
-    if (position + group.bytes + FILE_HEADER_BYTES > file.file.sizeBytes) await files.filled();
     await this.#toDisk(file, position, group);
     this.#syncedUpTo = this.#lsn;
-    files.fillAhead(file);
     this.#lastWasMark = group.entries.length === 0;
     metrics.group(group.bytes, group.entries.length);
     if (sequence > 0) listener.durable(sequence);
