@@ -1,5 +1,6 @@
 import { SluiceError } from "@sluice/core/model";
-import { systemClock, systemRandom } from "@sluice/runtime";
+import { systemClock } from "@sluice/runtime/clock";
+import { systemRandom } from "@sluice/runtime/random";
 import { createAdmin, createCall, createGroups } from "./admin.ts";
 import { cancelled, Connection } from "./connection.ts";
 import { SluiceConsumer } from "./consumer.ts";
@@ -100,8 +101,8 @@ class Client implements Sluice {
   }
   #abort(): void {
     const error = cancelled(this.#options.signal as AbortSignal);
-    for (const producer of [...this.#producers]) producer.abort(error);
-    for (const consumer of [...this.#consumers]) consumer.abort(error);
+    for (const producer of this.#producers) producer.abort(error);
+    for (const consumer of this.#consumers) consumer.abort(error);
     this.#end(error);
   }
   #end(error: SluiceError): void {

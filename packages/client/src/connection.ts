@@ -4,7 +4,7 @@ import { AdminService } from "@sluice/proto/v1/admin";
 import { ConsumeService } from "@sluice/proto/v1/consume";
 import { GroupService } from "@sluice/proto/v1/group";
 import { ProduceService } from "@sluice/proto/v1/produce";
-import { createRpcChannel, createRpcClient, type RpcChannel, type RpcClient } from "@sluice/rpc";
+import { createRpcChannel, createRpcClient, type RpcChannel, type RpcClient } from "@sluice/rpc/client";
 import type { Clock, Random } from "@sluice/runtime";
 import { Backoff } from "./backoff.ts";
 import { consumeCodecs, produceCodecs } from "./messages.ts";

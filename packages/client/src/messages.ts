@@ -1,5 +1,5 @@
 import type { Codec, Gathered } from "@sluice/rpc";
-import { Gathered as GatheredBytes } from "@sluice/rpc";
+import { Gathered as GatheredBytes } from "@sluice/rpc/client";
 import { FieldReader, writeBytesHead, writeNumber } from "./protobuf.ts";
 
 /** The messages of the hot path in a lean form; numbers of fields as in produce.proto and consume.proto. */

@@ -248,7 +248,7 @@ export class PartitionQueue implements BatchOwner {
     if (identity === undefined) return false;
     if (batch.sequence >= 0 && batch.identity === identity) return true;
     // The bytes of an earlier attempt may still be on their way out.
-    if (batch.everSent) batch.bytes = batch.bytes.slice();
+    if (batch.everSent) batch.bytes = new Uint8Array(batch.bytes);
     stampProducer(batch.bytes, 0, identity.producerId, identity.producerEpoch, this.#nextSequence, crc32c);
     this.#number(batch, identity);
     return true;

@@ -14,7 +14,7 @@ import type { BatchMetadata, BatchToSend, Producer, ProducerOptions, ProducerRec
 export function producerSettings(options: ProducerOptions): ProducerSettings {
   const idempotent = options.idempotent ?? true;
   const compression = options.compression ?? "none";
-  if (!Object.hasOwn(codecs, compression)) throw new SluiceError("INVALID_ARGUMENT", `compression is ${String(compression)}`);
+  if (!Object.hasOwn(codecs, compression)) throw new SluiceError("INVALID_ARGUMENT", `compression is ${compression}`);
   const max = idempotent ? clientLimits.inFlightBatchesMax : clientLimits.inFlightPlainMax;
   return {
     idempotent,

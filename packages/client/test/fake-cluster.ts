@@ -44,7 +44,7 @@ class FakePartition {
       if (verdict.kind === "refused") return verdict.code;
       if (verdict.kind !== "fresh") return { base: verdict.offset, last: verdict.offset + header.lastOffsetDelta };
     }
-    const copy = bytes.slice();
+    const copy = new Uint8Array(bytes);
     stampBatch(copy, 0, this.end, 1);
     const stamped = parseBatchHeader(copy, 0, newBatchHeader());
     this.batches.push({ bytes: copy, header: stamped });
