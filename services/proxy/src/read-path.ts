@@ -144,10 +144,12 @@ export class ReadPath {
 
   async #fromStorage(reader: Reader, options: ReadOptions): Promise<ReadAnswer | undefined> {
     const { segments, onRead } = this.#options;
-    if (this.#sealedAt(reader)) this.close(reader);
+    const sealed = this.#sealedAt(reader);
+    // A reader of the history holds no tail; what it heard of the end is old by then, and says nothing here.
+    if (sealed) this.close(reader);
     else this.#join(reader);
     const marks = (reader.marks = reader.tail?.marks ?? reader.marks);
-    if (marks !== undefined && reader.offset >= marks.highWatermark) {
+    if (!sealed && marks !== undefined && reader.offset >= marks.highWatermark) {
       if (reader.offset > marks.highWatermark) await this.#confirm(reader, options);
       return undefined;
     }

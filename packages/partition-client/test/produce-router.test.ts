@@ -1,0 +1,177 @@
+import { describe, expect, test } from "@jest/globals";
+import { errorCodeOf, timers, type ErrorCode } from "@sluice/core/model";
+import { ManualClock } from "@sluice/runtime/testing";
+import { ProduceRouter } from "../src/index.ts";
+import { a, b, bytesOf, FakeLink, FakeLinks, partition } from "./support/fakes.ts";
+
+type Outcome = number | ErrorCode;
+
+function setup(heldBytesMax = 1_000) {
+  const clock = new ManualClock();
+  const links = new FakeLinks();
+  const first = new FakeLink();
+  links.up.set(a, first);
+  const router = new ProduceRouter({ clock, timers, links: links.links, heldBytesMax });
+  const outcomes: [string, Outcome][] = [];
+  const produce = (name: string, options: { idempotent?: boolean; deadlineMs?: number } = {}): void =>
+    router.produce({
+      partition,
+      batch: bytesOf(name),
+      idempotent: options.idempotent ?? false,
+      expectedBaseOffset: -1,
+      fenceToken: -1,
+      deadlineMs: clock.monotonicMs() + (options.deadlineMs ?? 30_000),
+      done: (o) => outcomes.push([name, o.code === 0 ? o.baseOffset : errorCodeOf(o.code)]),
+    });
+  /** A first batch, stored: the owner is known to take more. */
+  const prove = (): void => {
+    produce("p");
+    first.ok(0);
+    outcomes.length = 0;
+  };
+  return { clock, links, first, router, outcomes, produce, prove };
+}
+
+describe("produce router", () => {
+  test("an owner that was not heard of gets one batch, then all of them, in order", () => {
+    const { first, produce, outcomes, router } = setup();
+    for (const name of ["1", "2", "3"]) produce(name);
+    expect(first.waiting).toEqual(["1"]);
+    first.ok(10);
+    expect(first.waiting).toEqual(["2", "3"]);
+    first.ok(11);
+    first.ok(12);
+    expect(outcomes).toEqual([
+      ["1", 10],
+      ["2", 11],
+      ["3", 12],
+    ]);
+    expect(router.heldBytes).toBe(0);
+  });
+
+  test("NOT_OWNER in the middle: all that was refused goes to the new owner in the first order", () => {
+    const { clock, links, first, produce, prove, outcomes, router } = setup();
+    prove();
+    for (const name of ["1", "2", "3"]) produce(name);
+    first.ok(1);
+    first.refuse("NOT_OWNER", b);
+    produce("4");
+    expect(first.waiting).toEqual(["3"]);
+    const second = new FakeLink();
+    links.up.set(b, second);
+    links.owner = b;
+    router.routeChanged(partition);
+    // The answer to 3 is still out: nothing may overtake it.
+    expect(second.waiting).toEqual([]);
+    first.refuse("NOT_OWNER", b);
+    clock.advance(20);
+    expect(second.waiting).toEqual(["2"]);
+    second.ok(2);
+    expect(second.waiting).toEqual(["3", "4"]);
+    second.ok(3);
+    second.ok(4);
+    expect(outcomes.map(([name]) => name)).toEqual(["1", "2", "3", "4"]);
+  });
+
+  test("the hint of a refusal is followed, and given up when the metadata changes", () => {
+    const { clock, links, first, produce, prove, router } = setup();
+    prove();
+    produce("1");
+    first.refuse("NOT_OWNER", b);
+    clock.advance(300);
+    expect(first.waiting).toEqual([]);
+    links.owner = a;
+    router.routeChanged(partition);
+    expect(first.waiting).toEqual(["1"]);
+  });
+
+  test("a link that dies: unknown for a plain batch, again for one with a sequence, and for what was not sent", () => {
+    const { clock, links, first, produce, prove, outcomes } = setup();
+    prove();
+    produce("plain");
+    produce("sequence", { idempotent: true });
+    first.die();
+    expect(outcomes).toEqual([["plain", "OUTCOME_UNKNOWN"]]);
+    const again = new FakeLink();
+    links.up.set(a, again);
+    clock.advance(20);
+    expect(again.waiting).toEqual(["sequence"]);
+    again.die(false);
+    const third = new FakeLink();
+    links.up.set(a, third);
+    clock.advance(40);
+    expect(third.waiting).toEqual(["sequence"]);
+    third.ok(5);
+    expect(outcomes.at(-1)).toEqual(["sequence", 5]);
+  });
+
+  test("a sequence error behind a batch that goes again is not the last word", () => {
+    const { clock, first, produce, prove, outcomes } = setup();
+    prove();
+    produce("1", { idempotent: true });
+    produce("2", { idempotent: true });
+    first.refuse("OVERLOADED");
+    first.refuse("OUT_OF_ORDER_SEQUENCE");
+    expect(outcomes).toEqual([]);
+    clock.advance(20);
+    expect(first.waiting).toEqual(["1"]);
+    first.ok(1);
+    first.ok(2);
+    expect(outcomes).toEqual([
+      ["1", 1],
+      ["2", 2],
+    ]);
+  });
+
+  test("a sequence error by itself is told", () => {
+    const { first, produce, prove, outcomes } = setup();
+    prove();
+    produce("1", { idempotent: true });
+    first.refuse("OUT_OF_ORDER_SEQUENCE");
+    expect(outcomes).toEqual([["1", "OUT_OF_ORDER_SEQUENCE"]]);
+  });
+
+  test("deadlines: TIMED_OUT when nothing can have been stored, OUTCOME_UNKNOWN when it may have been", () => {
+    const { clock, links, first, produce, prove, outcomes, router } = setup();
+    prove();
+    produce("sent", { idempotent: true, deadlineMs: 500 });
+    first.die();
+    links.up.delete(a);
+    produce("held", { deadlineMs: 500 });
+    clock.advance(600);
+    expect(outcomes).toEqual(
+      expect.arrayContaining([
+        ["sent", "OUTCOME_UNKNOWN"],
+        ["held", "TIMED_OUT"],
+      ]),
+    );
+    expect(router.heldBytes).toBe(0);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("bytes are bounded: the next one is refused at once, one alone may be larger", () => {
+    const { links, produce, outcomes, router } = setup(10);
+    links.up.delete(a);
+    produce("twelve bytes");
+    produce("x");
+    expect(outcomes).toEqual([["x", "OVERLOADED"]]);
+    expect(router.heldBytes).toBe(12);
+    router.close();
+    expect(outcomes.at(-1)).toEqual(["twelve bytes", "SHUTTING_DOWN"]);
+    expect(router.heldBytes).toBe(0);
+    produce("late");
+    expect(outcomes.at(-1)).toEqual(["late", "SHUTTING_DOWN"]);
+  });
+
+  test("a link without room keeps the order and goes on when it has some", () => {
+    const { first, produce, prove, router } = setup();
+    prove();
+    first.writable = false;
+    produce("1");
+    produce("2");
+    expect(first.waiting).toEqual([]);
+    first.writable = true;
+    router.linksChanged();
+    expect(first.waiting).toEqual(["1", "2"]);
+  });
+});
