@@ -1,0 +1,73 @@
+/** Writes docs/errors.md and docs/configuration.md from the code; `--check` only says whether they are fresh. */
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { root } from "./run.ts";
+
+interface Entry {
+  readonly number: number;
+  readonly retriable: boolean;
+  readonly grpc: string;
+  readonly kafka: number;
+  readonly hint: string;
+}
+const load = (path: string): Promise<Record<string, unknown>> =>
+  import(pathToFileURL(join(root, path)).href) as Promise<Record<string, unknown>>;
+
+async function errors(): Promise<string> {
+  const { errorCatalogue } = (await load("packages/core/src/model/errors.ts")) as { errorCatalogue: Record<string, Entry> };
+  const rows = Object.entries(errorCatalogue)
+    .sort(([, a], [, b]) => a.number - b.number)
+    .map(([code, e]) => `| ${e.number} | \`${code}\` | ${e.retriable ? "yes" : "no"} | ${e.grpc} | ${e.kafka} | ${e.hint} |`);
+  return [
+    "# Errors",
+    "",
+    "One catalogue for every interface. gRPC errors carry `google.rpc.ErrorInfo` with the code as `reason` and the domain `sluice`; fields named `error`",
+    "or `code` in messages carry the number. `Retry` says whether the same request may succeed later. Made from `packages/core/src/model/errors.ts`.",
+    "",
+    "| number | code | retry | gRPC status | Kafka code | what to do |",
+    "| --- | --- | --- | --- | --- | --- |",
+    ...rows,
+    "",
+  ].join("\n");
+}
+
+const services = ["proxy", "broker", "segment-store", "controller", "coordinator"] as const;
+async function configuration(): Promise<string> {
+  const { configMarkdown } = (await load("packages/runtime/src/config/reference.ts")) as { configMarkdown: (def: unknown) => string };
+  const parts = [
+    "# Configuration",
+    "",
+    "Flag (`--key value`) over environment over file (`--config FILE`, JSON, nested or dotted keys) over default. Unknown keys refuse to start. A key that",
+    "is secret takes `file:PATH`, or its value from the environment or the file, never from the command line. Made from each service's `config.ts`.",
+    "",
+  ];
+  for (const service of services) {
+    const module = await load(`services/${service}/src/config.ts`);
+    const def = Object.values(module).find((v) => typeof v === "object" && v !== null && "spec" in v);
+    parts.push(`## ${service}`, "", configMarkdown(def));
+  }
+  return parts.join("\n");
+}
+
+const pages: ReadonlyArray<readonly [string, () => Promise<string>]> = [
+  ["docs/errors.md", errors],
+  ["docs/configuration.md", configuration],
+];
+let stale = false;
+for (const [path, make] of pages) {
+  const text = await make();
+  if (process.argv.includes("--check")) {
+    let committed = "";
+    try {
+      committed = readFileSync(join(root, path), "utf8");
+    } catch {
+      // Missing is stale.
+    }
+    if (committed !== text) {
+      process.stderr.write(`${path} is stale: run \`npm run docs\` and commit the result\n`);
+      stale = true;
+    }
+  } else writeFileSync(join(root, path), text);
+}
+process.exit(stale ? 1 : 0);
