@@ -9,8 +9,8 @@ export interface Change {
   /** Wall clock at the arrival: a request that is decided twice gives the same records. */
   readonly arrivedMs: number;
   decision: Decision | undefined;
-  /** Base of the last append that may be stored, now or later; -1 = none. Once the log has passed it, the log tells. */
-  uncertainAt: number;
+  /** Some append that holds it may be stored, now or later, and the log has not told yet. */
+  uncertain: boolean;
   done: boolean;
   readonly answer: (reply: GroupReply) => void;
   readonly fail: (code: ErrorCode, message: string) => void;
@@ -26,8 +26,6 @@ export interface RequestQueueOptions {
   /** Bytes of changes that wait; more are refused with OVERLOADED. */
   readonly bytesMax: number;
   readonly questionsMax: number;
-  /** True when some attempt of the change may still be stored. */
-  readonly uncertain: (change: Change) => boolean;
 }
 const OFFSET_BYTES = 64;
 const THROTTLE_MS = 50;
@@ -54,7 +52,7 @@ export class RequestQueue {
   }
 
   change(request: GroupRequest, deadlineMs: number): Promise<GroupReply> {
-    const { clock, bytesMax, uncertain } = this.#options;
+    const { clock, bytesMax } = this.#options;
     const bytes = requestBytes(request);
     return new Promise((resolve, reject) => {
       if (this.#closed !== undefined) return reject(new SluiceError(this.#closed, "the shard is not here any more"));
@@ -71,13 +69,13 @@ export class RequestQueue {
         bytes,
         arrivedMs: clock.wallMs(),
         decision: undefined,
-        uncertainAt: -1,
+        uncertain: false,
         done: false,
         answer: (reply) => (end(), resolve(reply)),
         fail: (code, message) => (end(), reject(new SluiceError(code, message))),
       };
       const timer = this.#deadline(deadlineMs, () =>
-        uncertain(change)
+        change.uncertain
           ? change.fail("OUTCOME_UNKNOWN", "the shard's log did not say in time whether the request is stored")
           : change.fail("COORDINATOR_NOT_AVAILABLE", "the shard's log took nothing in time"),
       );
@@ -135,7 +133,7 @@ export class RequestQueue {
     if (this.#closed !== undefined) return;
     this.#closed = code;
     for (const entry of this.#open) {
-      if ("request" in entry && this.#options.uncertain(entry)) {
+      if ("request" in entry && entry.uncertain) {
         entry.fail("OUTCOME_UNKNOWN", `${message}; the request may be stored`);
       } else entry.fail(code, message);
     }

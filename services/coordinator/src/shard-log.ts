@@ -1,4 +1,4 @@
-import type { EncodedRecord } from "@sluice/core/group";
+import { sameRecord, type EncodedRecord } from "@sluice/core/group";
 import type { ErrorCode } from "@sluice/core/model";
 
 /** A record of the shard's log, committed. */
@@ -35,4 +35,12 @@ export interface ShardLog {
   end(deadlineMs: number): Promise<number>;
   /** Some records from `from` on, at most to `end`; empty when they cannot be seen yet. Throws OFFSET_OUT_OF_RANGE for what was trimmed. */
   read(from: number, end: number): Promise<readonly LogRecord[]>;
+}
+
+/** Whether `records` lie next to each other in `found`: an earlier attempt may have held them behind others. */
+export function holds(found: readonly LogRecord[], records: readonly EncodedRecord[]): boolean {
+  for (let at = 0; at + records.length <= found.length; at += 1) {
+    if (records.every((record, i) => sameRecord(record, found[at + i] as LogRecord))) return true;
+  }
+  return false;
 }

@@ -5,7 +5,6 @@ import {
   encodedBytes,
   encodeGroupRecord,
   replay,
-  sameRecord,
   type EncodedRecord,
   type GroupReply,
   type GroupRequest,
@@ -16,7 +15,7 @@ import type { Clock, Logger } from "@sluice/runtime";
 import type { ServiceIdentity } from "@sluice/service";
 import type { CoordinatorMetrics } from "./metrics.ts";
 import { RequestQueue, type Change, type Question } from "./request-queue.ts";
-import type { LogRecord, ShardLog } from "./shard-log.ts";
+import { holds, type LogRecord, type ShardLog } from "./shard-log.ts";
 import type { Claim, ShardRegister } from "./shard-register.ts";
 import { SnapshotSchedule, type SnapshotPolicy } from "./snapshot-schedule.ts";
 import type { Snapshots } from "./snapshots.ts";
@@ -64,6 +63,9 @@ const LASTING: ReadonlySet<ErrorCode> = new Set([
   "OFFSET_OUT_OF_RANGE",
 ]);
 
+/** More records than one append can hold: an earlier attempt at the same place lies within the first so many found there. */
+const APPEND_RECORDS_MAX = 20_000;
+
 /** An append on its way: whose records it holds, from which offset on. */
 interface Round {
   readonly base: number;
@@ -85,12 +87,7 @@ export class Shard {
     this.#options = options;
     this.shard = options.shard;
     this.#schedule = new SnapshotSchedule({ ...options, signal: this.#over.signal });
-    this.#queue = new RequestQueue({
-      clock: options.clock,
-      bytesMax: QUEUE_BYTES_MAX,
-      questionsMax: QUESTIONS_MAX,
-      uncertain: (change) => change.uncertainAt >= 0 && this.#state.nextOffset <= change.uncertainAt,
-    });
+    this.#queue = new RequestQueue({ clock: options.clock, bytesMax: QUEUE_BYTES_MAX, questionsMax: QUESTIONS_MAX });
   }
   get phase(): ShardPhase {
     return this.#phase;
@@ -127,7 +124,7 @@ export class Shard {
   }
   /** Serves no more; the register stays as it is until another coordinator takes the shard. */
   stop(): void {
-    this.#end("stopped", "SHUTTING_DOWN", "the coordinator is going away");
+    this.#end("stopped", "the coordinator is going away");
   }
 
   async #run(): Promise<void> {
@@ -196,6 +193,7 @@ export class Shard {
           loaded = true;
         }
         await this.#catchUp();
+        this.#checkOwner();
         if (this.#state.epoch === this.epoch) return;
         throw new SluiceError("INTERNAL", "the shard's log ends before the owner record that was stored in it");
       } catch (error) {
@@ -213,8 +211,8 @@ export class Shard {
   }
 
   /**
-   * Replays everything up to the log's confirmed end. Throws what the log said when it cannot be read now. Steps down at the record of a
-   * newer owner. `seen` gets each record before its replay.
+   * Replays everything up to the log's confirmed end. Throws what the log said when it cannot be read now. Whoever
+   * calls it goes on with `checkOwner`. `seen` gets each record before its replay.
    */
   async #catchUp(seen?: (record: LogRecord) => void): Promise<void> {
     const { log, metrics, clock } = this.#options;
@@ -236,10 +234,6 @@ export class Shard {
         this.#schedule.count(record);
       }
       metrics.replayedRecords.inc(records.length);
-      if (state.epoch > this.epoch) {
-        this.#lose("log");
-        this.#check();
-      }
     }
   }
 
@@ -248,16 +242,16 @@ export class Shard {
     const questions = this.#queue.takeQuestions();
     if (round.changes.length === 0) return questions.length === 0 ? undefined : this.#confirm(questions);
     const { log, metrics, clock } = this.#options;
-    const before = round.changes.map(({ change }) => change.uncertainAt);
-    for (const { change } of round.changes) change.uncertainAt = round.base;
+    const before = round.changes.map(({ change }) => change.uncertain);
+    for (const { change } of round.changes) change.uncertain = true;
     const startedMs = clock.monotonicMs();
     const records = round.changes.flatMap((c) => c.records);
     const result = await log.append(records, { expectedBaseOffset: round.base, fenceToken: this.epoch, deadlineMs: this.#deadline() });
     this.#check();
     metrics.appends.labels(result.kind).inc();
-    // Certain that this attempt is not stored: an earlier one may still be.
-    if (result.kind !== "stored" && result.kind !== "unknown")
-      round.changes.forEach(({ change }, i) => (change.uncertainAt = before[i] as number));
+    // Certain that this attempt is not stored; a conflict may be with an earlier one of the same.
+    if (result.kind === "fenced" || result.kind === "refused")
+      round.changes.forEach(({ change }, i) => (change.uncertain = before[i] === true));
     switch (result.kind) {
       case "stored":
         if (result.baseOffset !== round.base)
@@ -318,10 +312,10 @@ export class Shard {
 
   /** The log tells what became of an append. What is found at its place is answered, the rest goes back to be decided again. */
   async #settle(round: Round, questions: readonly Question[]): Promise<void> {
-    const found = new Map<number, LogRecord>();
+    const found: LogRecord[] = [];
     for (;;) {
       try {
-        await this.#catchUp((record) => found.set(record.offset, record));
+        await this.#catchUp((record) => void (found.length < APPEND_RECORDS_MAX && found.push(record)));
         break;
       } catch (error) {
         this.#passing(error);
@@ -329,17 +323,17 @@ export class Shard {
         await this.#pause(RETRY_MS);
       }
     }
-    let offset = round.base;
     const again: Change[] = [];
     for (const { change, records } of round.changes) {
-      const there = records.every((record, i) => {
-        const at = found.get(offset + i);
-        return at !== undefined && sameRecord(record, at);
-      });
-      offset += records.length;
-      if (there) this.#answer(change);
-      else again.push(change);
+      if (holds(found, records)) {
+        this.#answer(change);
+        continue;
+      }
+      // With its place taken by something else it can never be stored; an empty place may still be filled by a late attempt.
+      if (this.#state.nextOffset > round.base) change.uncertain = false;
+      again.push(change);
     }
+    this.#checkOwner();
     this.#queue.putBack(again, questions);
   }
 
@@ -347,6 +341,7 @@ export class Shard {
   async #confirm(questions: readonly Question[]): Promise<void> {
     try {
       await this.#catchUp();
+      this.#checkOwner();
       for (const q of questions) if (!q.done) q.answer(this.#state);
     } catch (error) {
       this.#passing(error);
@@ -356,6 +351,11 @@ export class Shard {
     }
   }
 
+  /** Steps down when the log holds the record of a newer owner. */
+  #checkOwner(): void {
+    if (this.#state.epoch > this.epoch) this.#lose("log");
+    this.#check();
+  }
   /** Throws on what another attempt does not mend: the shard then begins anew from its log. */
   #passing(error: unknown): void {
     this.#check();
@@ -378,14 +378,15 @@ export class Shard {
   #lose(reason: LossReason): void {
     if (this.#over.signal.aborted) return;
     this.#options.metrics.shardsLost.labels(reason).inc();
-    this.#end("lost", "NOT_COORDINATOR", "the shard has moved", { reason });
+    this.#end("lost", "the shard has moved", { reason });
   }
-  #end(phase: "lost" | "stopped", code: "NOT_COORDINATOR" | "SHUTTING_DOWN", message: string, fields: Record<string, unknown> = {}): void {
+  /** Whatever is not stored fails with NOT_COORDINATOR: whoever asked goes to the next owner. */
+  #end(phase: "lost" | "stopped", message: string, fields: Record<string, unknown> = {}): void {
     if (this.#over.signal.aborted) return;
     this.#phase = phase;
     this.#options.logger.info(`shard ${phase}`, { shard: this.shard, epoch: this.epoch, offset: this.#state.nextOffset, ...fields });
-    this.#over.abort(new SluiceError(code, message));
-    this.#queue.close(code, message);
+    this.#over.abort(new SluiceError("NOT_COORDINATOR", message));
+    this.#queue.close("NOT_COORDINATOR", message);
     this.#ended.resolve();
   }
 }

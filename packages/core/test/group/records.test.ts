@@ -1,6 +1,6 @@
 import { describe, expect, test } from "@jest/globals";
 import { crc32c } from "../log/support.ts";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import {
   createShardState,
   decide,
