@@ -1,5 +1,5 @@
 import { expect, test } from "@jest/globals";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { splitLines } from "../src/lines.ts";
 
 async function* chunksOf(data: Uint8Array, cuts: readonly number[]): AsyncGenerator<Uint8Array> {

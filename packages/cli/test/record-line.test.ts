@@ -1,5 +1,5 @@
 import { describe, expect, test } from "@jest/globals";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { bytesToJson, formatRecordLine, parseRecordLine, type ConsumedLine } from "../src/record-line.ts";
 
 const bytes = fc.oneof(

@@ -1,0 +1,99 @@
+import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
+import { access } from "node:fs/promises";
+import { join } from "node:path";
+import { freePort, tempDir, type TempDir } from "@sluice/test-support";
+import { sluice, startSluice, type RunningCommand } from "./support/sluice-command.ts";
+
+let temp: TempDir;
+let data = "";
+let base = 0;
+let endpoint = "";
+let server: RunningCommand;
+
+async function start(): Promise<RunningCommand> {
+  const running = startSluice(["standalone", "--data", data, "--port-base", String(base)]);
+  await running.until("Sluice serves");
+  return running;
+}
+async function ok(args: readonly string[], input?: string): Promise<string> {
+  const result = await sluice(args, { endpoint, ...(input !== undefined && { input }) });
+  expect({ args, ...result }).toMatchObject({ code: 0 });
+  return result.out;
+}
+
+describe("standalone", () => {
+  beforeAll(async () => {
+    temp = await tempDir("standalone");
+    data = join(temp.path, "data");
+    base = await freePort();
+    endpoint = `127.0.0.1:${base}`;
+    server = await start();
+  }, 60_000);
+  afterAll(async () => {
+    server?.child.kill("SIGKILL");
+    await server?.done;
+    await temp?.[Symbol.asyncDispose]();
+  }, 30_000);
+
+  test("tells its endpoints, says that one disk is not three, and what to try", () => {
+    expect(server.out()).toContain(endpoint);
+    expect(server.out()).toContain(`http://127.0.0.1:${base + 3}/metrics`);
+    expect(server.out()).toContain("one disk");
+    expect(server.out()).toContain(`bin/sluice topic create hello --partitions 2 --endpoint ${endpoint}`);
+    // What is not served is not named.
+    expect(server.out()).not.toContain(String(base + 1));
+    expect(server.err()).toBe("");
+  });
+  test("a record goes round", async () => {
+    await ok(["topic", "create", "hello", "--partitions", "2"]);
+    await ok(["produce", "hello"], "first\n");
+    expect(await ok(["consume", "hello", "--exit-on-end"])).toBe("first\n");
+  }, 60_000);
+  test("one health and metrics endpoint for all services", async () => {
+    const ready = await fetch(`http://127.0.0.1:${base + 3}/readyz`);
+    expect(ready.status).toBe(200);
+    const { checks } = (await ready.json()) as { checks: Record<string, string> };
+    for (const id of ["controller-1", "store-1", "store-2", "store-3", "broker-1", "coordinator-1", "proxy-1"])
+      expect(Object.keys(checks).some((name) => name.startsWith(`${id}/`))).toBe(true);
+    const metrics = await (await fetch(`http://127.0.0.1:${base + 3}/metrics`)).text();
+    expect(metrics).toMatch(/sluice_store_\w+\{instance="store-3"/);
+    expect(metrics).toMatch(/sluice_proxy_\w+/);
+  }, 30_000);
+  test("the folder belongs to one process", async () => {
+    const other = await sluice(["standalone", "--data", data, "--port-base", String(await freePort())]);
+    expect(other.code).toBe(1);
+    expect(other.err).toContain(`${data} is in use`);
+    expect(other.err).toContain(String(server.child.pid));
+  }, 60_000);
+  test("other interfaces only when told so in writing", async () => {
+    const open = await sluice([
+      "standalone",
+      "--data",
+      join(temp.path, "other"),
+      "--port-base",
+      String(await freePort()),
+      "--listen",
+      "0.0.0.0",
+    ]);
+    expect(open.code).toBe(2);
+    expect(open.err).toContain("without authentication");
+    await expect(access(join(temp.path, "other"))).rejects.toMatchObject({ code: "ENOENT" });
+  }, 60_000);
+  test("what was acknowledged survives kill -9 and a restart, and goes on after it", async () => {
+    const lines = Array.from({ length: 500 }, (_, i) => `record ${i}`);
+    await ok(["produce", "hello", "--key-separator", " "], `${lines.join("\n")}\n`);
+    server.child.kill("SIGKILL");
+    expect((await server.done).code).toBe("SIGKILL");
+    server = await start();
+    const after = (await ok(["consume", "hello", "--exit-on-end"])).trimEnd().split("\n");
+    expect(after.toSorted()).toEqual(["first", ...lines.map((line) => line.slice("record ".length))].toSorted());
+    await ok(["produce", "hello"], "again\n");
+    expect(await ok(["consume", "hello", "--exit-on-end"])).toContain("again\n");
+  }, 120_000);
+  test("SIGTERM drains and ends with 0, and the next start finds everything", async () => {
+    server.child.kill("SIGTERM");
+    expect((await server.done).code).toBe(0);
+    server = await start();
+    expect((await ok(["consume", "hello", "--exit-on-end"])).trimEnd().split("\n")).toHaveLength(502);
+  }, 120_000);
+});
