@@ -1,8 +1,10 @@
 import type { ClusterView } from "@sluice/catalog";
 import {
+  codeOf,
   errorCodeOf,
   limits,
   SluiceError,
+  type ErrorCode,
   type MemberId,
   type PartitionId,
   type ReplicaId,
@@ -37,6 +39,16 @@ interface Node {
   readonly link: ReconnectingLink;
 }
 
+/** The node or the way to it is at fault, not the segment. */
+const NODE_FAULTS: ReadonlySet<ErrorCode> = new Set([
+  "LINK_DOWN",
+  "TIMED_OUT",
+  "OUTCOME_UNKNOWN",
+  "OVERLOADED",
+  "SHUTTING_DOWN",
+  "IO_FAILED",
+]);
+
 /** Reads of segments from storage nodes, over a bulk link to each. A node that failed is asked last for a while. */
 export class StoreReader {
   readonly #context: LinkContext;
@@ -62,7 +74,8 @@ export class StoreReader {
     const rank = (r: ReplicaId): number => {
       const member = this.#view.member("segment-store", r.node);
       if (member?.incarnation !== r.incarnation) return 2;
-      return (this.#failedUntil.get(r.node) ?? 0) > now ? 1 : 0;
+      const down = this.#nodes.get(r.node)?.link.state.kind === "down";
+      return down || (this.#failedUntil.get(r.node) ?? 0) > now ? 1 : 0;
     };
     return replicas
       .map((r, i) => ({ r, rank: rank(r), turn: (i + start) % replicas.length }))
@@ -97,6 +110,8 @@ export class StoreReader {
       if (code !== 0) throw new SluiceError(errorCodeOf(code), `storage node ${replica.node} cannot serve the segment`);
       return { payload: answer.payload, limit, sealed };
     } catch (error) {
+      // What a node says about one segment is no reason to ask it last for others.
+      if (!NODE_FAULTS.has(codeOf(error))) throw error;
       this.#failedUntil.set(replica.node, this.#clock.monotonicMs() + this.#timers.controlCallTimeoutMs);
       throw error;
     }

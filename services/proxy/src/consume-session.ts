@@ -194,7 +194,7 @@ export class ConsumeSession {
       const answer = await reads.read(reader, { maxBytes: reserved, waitUntilMs: nowMs, giveUpMs: nowMs, signal });
       if (signal.aborted) return;
       empty = answer.runs.length === 0;
-      if (!empty) used = await this.#send(reader, lane, answer, signal);
+      if (!empty) used = await this.#send(reader, lane, answer, reserved, signal);
     } catch (error) {
       failure = error;
     } finally {
@@ -211,7 +211,7 @@ export class ConsumeSession {
   }
 
   /** Sends what was read and moves the reader on. Returns the bytes of data that were sent. */
-  async #send(reader: Reader, lane: Lane, answer: ReadAnswer, signal: AbortSignal): Promise<number> {
+  async #send(reader: Reader, lane: Lane, answer: ReadAnswer, reserved: number, signal: AbortSignal): Promise<number> {
     const { codecs, onSent } = this.#options;
     let sent = 0;
     const write = async (
@@ -231,7 +231,7 @@ export class ConsumeSession {
       for (const run of runs) bytes += run.length;
       await write(undefined, runs, bytes, answer.nextOffset);
     } else {
-      for (const page of recordPages(answer.runs, reader.offset, replyBytesMax, codecs)) {
+      for (const page of recordPages(answer.runs, reader.offset, replyBytesMax, codecs, reserved)) {
         if (signal.aborted) break;
         await write(page.bytes, [], page.bytes.length, page.nextOffset);
       }

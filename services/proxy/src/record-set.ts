@@ -18,22 +18,24 @@ export interface RecordPage {
 
 /**
  * The records of `runs` from `offset` on, in pages of about `pageBytes` (one record at least): a compressed batch can hold many times its
- * size. Control batches are passed over. Throws CORRUPT_BATCH, UNSUPPORTED_CODEC, MESSAGE_TOO_LARGE.
+ * size. Stops at the end of the batch with which `stopBytes` are reached. Control batches are passed over. Throws CORRUPT_BATCH, UNSUPPORTED_CODEC, MESSAGE_TOO_LARGE.
  */
 export function* recordPages(
   runs: readonly Uint8Array[],
   offset: number,
   pageBytes: number,
   codecs: Codecs,
+  stopBytes: number = Number.POSITIVE_INFINITY,
 ): Generator<RecordPage, void, undefined> {
   const cursor = new BatchCursor();
   const records = new RecordCursor();
   let writer = new ProtobufWriter();
   let count = 0;
   let nextOffset = offset;
+  let passed = 0;
   for (const run of runs) {
     cursor.reset(run);
-    while (cursor.next()) {
+    while (passed + writer.length < stopBytes && cursor.next()) {
       const { header } = cursor;
       if (!header.isControl) {
         records.open(run, cursor.position, header, codecs);
@@ -42,6 +44,7 @@ export function* recordPages(
           const size = recordBytes(records);
           if (count > 0 && writer.length + size > pageBytes) {
             yield { bytes: writer.finish(), count, nextOffset };
+            passed += writer.length;
             writer = new ProtobufWriter();
             count = 0;
           }

@@ -6,7 +6,7 @@ import { ConsumeResponseSchema, FetchResponseSchema } from "@sluice/proto/v1/con
 import { ProduceStreamRequestSchema, ProduceStreamResponseSchema } from "@sluice/proto/v1/produce";
 import { RecordSetSchema } from "@sluice/proto/v1/records";
 import type { Gathered } from "@sluice/rpc";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { recordPages, withoutControl } from "../src/record-set.ts";
 import { encodeConsumed, encodeFetched } from "../src/wire/consume-codec.ts";
 import { decodeStreamProduce, encodeStreamProduced } from "../src/wire/produce-codec.ts";
