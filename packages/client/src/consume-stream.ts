@@ -2,7 +2,7 @@ import { asSluiceError, SluiceError } from "@sluice/core/model";
 import { DataFormat } from "@sluice/proto/v1/consume";
 import type { Timer } from "@sluice/runtime";
 import { Backoff } from "./backoff.ts";
-import type { Connection, ProxyLink } from "./connection.ts";
+import { type Connection, leavesProxy, type ProxyLink } from "./connection.ts";
 import type { ConsumeAnswer } from "./messages.ts";
 import { clientTimers } from "./timing.ts";
 
@@ -81,7 +81,10 @@ export class ConsumeStream {
     this.#timer = undefined;
     const call = this.#call;
     this.#call = undefined;
-    call?.cancel();
+    if (call === undefined) return;
+    call.end();
+    // A turn later: grpc-js forgets a cancel that comes before the call has found its connection, and the server would keep the stream.
+    this.#connection.clock.afterTurn(() => call.cancel());
   }
 
   #write(request: Request): void {
@@ -138,7 +141,7 @@ export class ConsumeStream {
       this.#owner.failed(error);
       return;
     }
-    if (this.#link !== undefined) this.#connection.failed(this.#link, error);
+    if (this.#link !== undefined && leavesProxy(error)) this.#connection.failed(this.#link, error);
     // A stream that worked before is opened again at once.
     const fresh = this.#backoff.failures === 0;
     const waitMs = this.#backoff.nextMs();

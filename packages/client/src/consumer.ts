@@ -6,7 +6,7 @@ import { ConsumeStream, type ConsumeStreamOwner, type Starts } from "./consume-s
 import { Fifo } from "./fifo.ts";
 import type { ConsumeAnswer } from "./messages.ts";
 import { within } from "./producer.ts";
-import { PartitionCursor, resolvePosition, startPositions } from "./start-positions.ts";
+import { type PartitionCursor, resolvePosition, startPositions } from "./start-positions.ts";
 import { clientLimits } from "./timing.ts";
 import type { ConsumedRecord, Consumer, ConsumerOptions, Position, RecordBatch } from "./types.ts";
 
@@ -14,6 +14,8 @@ import type { ConsumedRecord, Consumer, ConsumerOptions, Position, RecordBatch }
 interface Chunk {
   readonly cursor: PartitionCursor;
   readonly bytes: Uint8Array;
+  /** What was asked for; the first batch may begin before it. */
+  readonly fromOffset: number;
   readonly nextOffset: number;
   readonly highWatermark: number;
   readonly error: SluiceError | undefined;
@@ -124,14 +126,15 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
       this.#stream.giveBack(bytes);
       return;
     }
+    const fromOffset = cursor.receivedNext;
     if (error === undefined) {
-      cursor.highWatermark = answer.highWatermark;
       if (bytes === 0 && answer.nextOffset <= cursor.receivedNext) return;
       cursor.receivedNext = Math.max(cursor.receivedNext, answer.nextOffset);
     }
     this.#chunks.push({
       cursor,
       bytes: answer.batches,
+      fromOffset,
       nextOffset: answer.nextOffset,
       highWatermark: answer.highWatermark,
       error,
@@ -298,7 +301,7 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
     const { records, at, nextOffset } = decodeRun(chunk.bytes, chunk.at, {
       topic,
       partition,
-      fromOffset: position,
+      fromOffset: Math.max(position, chunk.fromOffset),
       endOffset: end,
       checkCrc,
     });

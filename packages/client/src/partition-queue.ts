@@ -325,7 +325,7 @@ export class PartitionQueue implements BatchOwner {
     this.#identity = undefined;
     this.#renewing = true;
     this.#nextSequence = 0;
-    for (const batch of [...this.#queue]) {
+    for (const batch of this.#queue.slice()) {
       if (batch.raw) continue;
       batch.sequenceRefusals++;
       if (batch.inDoubt) this.#settle(batch, unknownOutcome(cause));

@@ -2,7 +2,7 @@ import { asSluiceError, SluiceError } from "@sluice/core/model";
 import type { ClientDuplex } from "@sluice/rpc";
 import type { Timer } from "@sluice/runtime";
 import { Backoff } from "./backoff.ts";
-import type { Connection, ProxyLink } from "./connection.ts";
+import { type Connection, leavesProxy, type ProxyLink } from "./connection.ts";
 import type { ProduceAnswer, ProduceCall } from "./messages.ts";
 import type { OutBatch } from "./out-batch.ts";
 import { clientTimers } from "./timing.ts";
@@ -135,7 +135,7 @@ export class ProduceStream {
   #broken(call: ClientDuplex<ProduceCall, ProduceAnswer>, error: SluiceError, sent: boolean): void {
     if (this.#call !== call) return;
     this.#call = undefined;
-    if (this.#link !== undefined) this.#connection.failed(this.#link, error);
+    if (this.#link !== undefined && leavesProxy(error)) this.#connection.failed(this.#link, error);
     this.#link = undefined;
     const lost = [...this.#unanswered.values()];
     this.#unanswered.clear();

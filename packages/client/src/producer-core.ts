@@ -125,7 +125,7 @@ export class ProducerCore implements QueueContext, ProduceStreamOwner {
     this.#flushes++;
     try {
       await this.#buffer.passed();
-      for (const entry of [...this.#topics.values()]) await entry.loading;
+      for (const entry of this.#topics.values()) await entry.loading;
       await Promise.all([...this.#busy].map((queue) => queue.settled()));
     } finally {
       this.#flushes--;

@@ -19,7 +19,6 @@ export class PartitionCursor {
   fromEarliest: boolean;
   /** The server sends nothing until a seek. */
   paused = false;
-  highWatermark = 0;
   /** Counts seeks; the last one told to the present stream. */
   seekNumber = 0;
   streamSeekNumber = 0;

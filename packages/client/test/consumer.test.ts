@@ -1,6 +1,7 @@
 import { describe, expect, test } from "@jest/globals";
 import { BatchBuilder } from "@sluice/core/log";
 import { crc32c, nativeCodecs } from "@sluice/codec";
+import type { Position } from "../src/index.ts";
 import { failure, numbers, take, until, world, type World } from "./support.ts";
 
 async function fill(w: World, count: number, options: { from?: number; size?: number; batchBytes?: number } = {}): Promise<void> {
@@ -9,7 +10,7 @@ async function fill(w: World, count: number, options: { from?: number; size?: nu
   await producer.sendMany(
     numbers(count, options.from).map((value, i) => ({
       partition: i % partitions,
-      value: value.padEnd(options.size ?? 1),
+      value: value.padEnd(options.size ?? 150),
       timestampMs: i * 10,
     })),
   );
@@ -39,9 +40,9 @@ describe("positions", () => {
   test("each partition may start elsewhere; positions tell the next offset", async () => {
     await using w = await world({ partitions: 3 });
     await fill(w, 30);
-    const from = new Map([
+    const from = new Map<number, Position>([
       [0, { offset: 9 }],
-      [1, "latest" as const],
+      [1, "latest"],
     ]);
     await using consumer = w.sluice.consumer({ topic: "t", from, untilEnd: true });
     await consumer.ready();
@@ -51,7 +52,7 @@ describe("positions", () => {
       [2, 0],
     ]);
     const got = await take(consumer, 99);
-    expect(got.map((r) => [r.partition, r.offset]).toSorted()).toEqual([[0, 9], ...numbers(10).map((n) => [2, Number(n)])].toSorted());
+    expect(got.map((r) => `${r.partition}/${r.offset}`).toSorted()).toEqual(["0/9", ...numbers(10).map((n) => `2/${n}`)]);
     expect([...consumer.positions().values()]).toEqual([10, 10, 10]);
   });
 
@@ -101,7 +102,7 @@ describe("streams", () => {
   test("a stream that breaks is taken up at the next offset: nothing lost, nothing twice", async () => {
     await using w = await world({ partitions: 3, proxies: 2 });
     await fill(w, 900);
-    w.cluster.breakConsumeAfter = 5;
+    w.cluster.breakConsumeAfter = 20;
     await using consumer = w.sluice.consumer({ topic: "t", from: "earliest", untilEnd: true });
     const next = [0, 0, 0];
     for await (const r of consumer) {
@@ -109,7 +110,7 @@ describe("streams", () => {
       next[r.partition] = r.offset + 1;
     }
     expect(next).toEqual([300, 300, 300]);
-    expect(w.cluster.consumeStreams).toBeGreaterThan(10);
+    expect(w.cluster.consumeStreams).toBeGreaterThan(8);
   });
 
   test("untilEnd ends at the end as of the start", async () => {
@@ -150,7 +151,7 @@ describe("streams", () => {
     const builder = new BatchBuilder({ crc32c, codecs: nativeCodecs });
     const one = (value: string, isControl = false): Uint8Array => {
       builder.tryAppend(1, null, new TextEncoder().encode(value));
-      return builder.close({ isControl, producerId: isControl ? 5 : -1, producerEpoch: isControl ? 0 : -1 });
+      return builder.close({ isControl });
     };
     const p = w.cluster.partition("t", 0);
     p.append(one("a"));

@@ -197,6 +197,7 @@ const produce = (cluster: FakeCluster) =>
         cluster.produceStreams++;
         const { promise, resolve, reject } = Promise.withResolvers<void>();
         context.signal.addEventListener("abort", () => resolve(), { once: true });
+        if (context.signal.aborted) resolve();
         let topic = "";
         let dropped = false;
         duplex.listen((request) => {
@@ -282,6 +283,7 @@ const consume = (cluster: FakeCluster) =>
         const run = new ConsumeRun(cluster, (message) => duplex.write(message), reject);
         cluster.listeners.add(run.pump);
         context.signal.addEventListener("abort", () => resolve(), { once: true });
+        if (context.signal.aborted) resolve();
         duplex.listen((request) => run.take(request), resolve);
         return promise.finally(() => cluster.listeners.delete(run.pump));
       },

@@ -3,7 +3,7 @@ import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { codeOf } from "@sluice/core/model";
 import { ConsumeResponseSchema } from "@sluice/proto/v1/consume";
 import { ProduceStreamRequestSchema, ProduceStreamResponseSchema } from "@sluice/proto/v1/produce";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { decodeConsumeAnswer, decodeProduceAnswer, encodeProduceCall } from "../src/messages.ts";
 
 const uint32 = fc.integer({ min: 0, max: 0xffff_ffff });
