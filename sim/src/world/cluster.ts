@@ -59,7 +59,7 @@ export class Cluster {
       reconcileMs: options.reconcileMs,
     };
     for (let i = 1; i <= NODES; i++)
-      this.nodes.push(new StorageNode(`store-${i}`, `zone-${i % 3}`, nodeOptions, scheduler, rng, this.metadata));
+      this.nodes.push(new StorageNode(`store-${i}`, `zone-${i % options.zones}`, nodeOptions, scheduler, rng, this.metadata));
     const config = { segmentBytes: options.segmentBytes, segmentMs: options.segmentMs, strictThreeCopies: false, producerExpiryMs: 1e9 };
     const world = { scheduler, rng, network: this.network, metadata: this.metadata, nodes: this.nodes, history: this.history };
     const events = {

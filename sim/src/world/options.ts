@@ -5,6 +5,7 @@ import type { Rng } from "./random.ts";
 /** The knobs of one run, all drawn from its seed: a swarm of small, odd clusters finds more than one average one. */
 export interface RunOptions {
   readonly chaosMs: number;
+  readonly zones: number;
   readonly segmentBytes: number;
   readonly segmentMs: number;
   readonly producers: number;
@@ -54,6 +55,7 @@ export function drawOptions(rng: Rng, short: boolean): RunOptions {
   const late = rng.chance(0.6);
   return {
     chaosMs,
+    zones: rng.pick([1, 3, 5]),
     segmentBytes: rng.pick([150, 250, 600, 1500, 1_000_000]),
     segmentMs: rng.pick([80, 400, 100_000]),
     producers: rng.int(2, 4),

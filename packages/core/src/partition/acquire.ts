@@ -6,6 +6,8 @@ import { alarm, log, nextCall, nextNonce, noteWall, stepDown } from "./machine.t
 import type { Partition, Reading } from "./state.ts";
 import { submit } from "./transaction.ts";
 
+const POLITE_LEASES = 3;
+
 /**
  * Taking a partition:  A1 read ─► A2 wait for a live owner ─► A3 claim the next epoch (here) ─► A4 seal the tail (recovery.ts) ─►
  * A5 create the next segment, A6 publish both in one transaction, A7 serve (opening.ts).
@@ -20,9 +22,16 @@ export function onAcquire(p: Partition, input: AcquireInput, now: number, out: E
 
 /** A1, from the start. */
 export function readAgain(p: Partition, now: number, out: Effect[]): void {
-  const since = p.role.kind === "reading" ? p.role.releasingSinceMs : -1;
+  const before = p.role.kind === "reading" ? p.role : undefined;
   p.register = undefined;
-  const role: Reading = { kind: "reading", call: 0, retryAtMs: 0, deadlineMs: 0, releasingSinceMs: since };
+  const role: Reading = {
+    kind: "reading",
+    call: 0,
+    retryAtMs: 0,
+    deadlineMs: 0,
+    releasingSinceMs: before?.releasingSinceMs ?? -1,
+    politeUntilMs: before?.politeUntilMs ?? now + POLITE_LEASES * p.options.timers.memberLeaseTtlMs,
+  };
   p.role = role;
   look(p, role, now, out);
 }
@@ -54,6 +63,7 @@ export function onRead(p: Partition, role: Reading, input: MetaGotInput, now: nu
     if (role.releasingSinceMs < 0) role.releasingSinceMs = now;
     if (now - role.releasingSinceMs >= timers.releasingWaitMs) return claim(p, input.register, now, out);
   }
+  if (now >= role.politeUntilMs) return claim(p, input.register, now, out);
   role.retryAtMs = now + timers.metadataRetryMs;
 }
 function mayClaim(p: Partition, state: RegisterState, ownerAlive: boolean): boolean {

@@ -1,5 +1,6 @@
 import { readAgain } from "./acquire.ts";
 import type { Effect } from "./effect.ts";
+import { stepDown } from "./machine.ts";
 import { published, submitPublish } from "./opening.ts";
 import { advanceRecovery, claimed } from "./recovery.ts";
 import { announced, beginRelease, continueRelease, handedOver } from "./release.ts";
@@ -30,7 +31,7 @@ function onSettled(p: Partition, txn: SettledTxn, now: number, out: Effect[]): v
     case "claim":
       return claimed(p, txn.segment, now, out);
     case "claimLost":
-      return readAgain(p, now, out);
+      return p.release === undefined ? readAgain(p, now, out) : stepDown(p, "released", out);
     case "publish":
       return published(p, txn.segments, now, out);
     case "roll":

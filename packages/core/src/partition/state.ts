@@ -275,6 +275,8 @@ export interface Reading {
   retryAtMs: number;
   deadlineMs: number;
   releasingSinceMs: number;
+  /** Politeness ends then: a live member that holds a register it does not serve must not block the partition for ever. */
+  politeUntilMs: number;
 }
 /** A3 (or giving the partition back before it was open): the transaction is in `txn`. */
 export interface Claiming {
