@@ -1,6 +1,6 @@
 import { nativeCodecs } from "@sluice/codec";
 import type { EncodedRecord } from "@sluice/core/group";
-import { BatchBuilder, BatchCursor, RecordCursor, type Codecs, type Crc32c } from "@sluice/core/log";
+import { BatchBuilder, BatchCursor, checkRun, RecordCursor, type Codecs, type Crc32c } from "@sluice/core/log";
 import { asSluiceError, errorCodeOf, limits, SluiceError, type PartitionId } from "@sluice/core/model";
 import type { ProduceOutcome, ProduceRouter, SegmentReader } from "@sluice/partition-client";
 import type { Clock } from "@sluice/runtime";
@@ -66,6 +66,12 @@ export class PartitionLog implements ShardLog {
       logStart: marks.logStart,
     };
     const { batches } = await this.#options.reader.read(this.#partition(), from, limits.readRunBytesMax, known);
+    try {
+      checkRun(batches, { crc32c: this.#options.crc32c, contiguous: false });
+    } catch (cause) {
+      // The next read asks another copy.
+      throw new SluiceError("READ_UNAVAILABLE", `the copy that was read is damaged behind offset ${from}`, { cause });
+    }
     const out: LogRecord[] = [];
     const run = new BatchCursor(batches);
     const cursor = new RecordCursor();
@@ -75,7 +81,6 @@ export class PartitionLog implements ShardLog {
         if (cursor.offset >= from && cursor.offset < end) out.push({ offset: cursor.offset, key: cursor.key, value: cursor.value });
       }
     }
-    run.expectEnd();
     return out;
   }
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "@jest/globals";
 import { systemClock } from "@sluice/runtime";
 import { SeededRandom } from "@sluice/runtime/testing";
+import { holds } from "../src/shard-log.ts";
 import type { Fate } from "./support/fake-log.ts";
 import { until, World, type Host } from "./support/world.ts";
 
@@ -92,19 +93,29 @@ describe("an append with an unknown outcome", () => {
     expect(world.partition.lines.slice(1)).toEqual(["1 readers orders/0=4"]);
   });
 
-  test("is found behind others of the attempt that had it", async () => {
+  test("that held several and lands late is found whole", async () => {
     await using world = new World();
     const a = await world.take("a");
     a.log.fates.push("held");
     const first = world.commit(a, 1);
     await until("the append waits", () => a.log.held);
-    const short = world.commit(a, 2, { group: "first", withinMs: 60 });
+    const short = world.commit(a, 2, { group: "first" });
     const long = world.commit(a, 3, { group: "second" });
     a.log.fates.push("late", "refused");
     a.log.release();
     await Promise.all([first, short, long]);
     // The late attempt held both; what came after found them there and stored nothing twice.
     expect(world.partition.lines.slice(2)).toEqual(["2 first orders/0=2", "3 second orders/0=3"]);
+  });
+
+  test("is found wherever an earlier attempt had put it", () => {
+    const record = (n: number) => ({ key: Uint8Array.of(1, n), value: Uint8Array.of(n) });
+    const log = [1, 2, 3, 2, 4].map((n, offset) => ({ offset, ...record(n) }));
+    expect(holds(log, [record(2), record(4)])).toBe(true);
+    expect(holds(log, [record(1)])).toBe(true);
+    expect(holds(log, [record(3), record(4)])).toBe(false);
+    expect(holds(log, [record(4), record(1)])).toBe(false);
+    expect(holds(log, [{ key: Uint8Array.of(1, 1), value: null }])).toBe(false);
   });
 
   test("of the fence leaves two owner records at most, and one owner", async () => {
