@@ -26,6 +26,7 @@ export interface EngineLimits {
   readonly readConcurrency: number;
   readonly readsPendingMax: number;
   readonly controlsPendingMax: number;
+  readonly queuedBytesMax: number;
   readonly retryBatchesKept: number;
   readonly uncommittedBatchesMax: number;
   readonly segmentsMax: number;
@@ -38,6 +39,7 @@ export const engineLimits: EngineLimits = {
   readConcurrency: 2,
   readsPendingMax: 1024,
   controlsPendingMax: 1024,
+  queuedBytesMax: 64 * 1024 * 1024,
   retryBatchesKept: 4096,
   uncommittedBatchesMax: 65_536,
   segmentsMax: 200_000,
@@ -82,6 +84,7 @@ export class Engine {
       logger,
       metrics,
       controlsPendingMax: options.limits.controlsPendingMax,
+      queuedBytesMax: options.limits.queuedBytesMax,
     });
     this.host.onFailed = (error) => this.#failed(error);
     this.#journal = new Journal(

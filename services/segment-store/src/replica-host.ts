@@ -16,6 +16,8 @@ export interface ReplicaHostOptions {
   readonly metrics: StoreMetrics;
   /** Control calls that wait for the disk. */
   readonly controlsPendingMax: number;
+  /** Bytes in the journal's queue above which control calls (recovery appends bring their payload) are refused. */
+  readonly queuedBytesMax: number;
 }
 export type AppendedListener = (answers: readonly AppendedAnswer[]) => void;
 
@@ -92,6 +94,8 @@ export class ReplicaHost {
   control(requests: readonly ControlRequest[]): Promise<readonly ControlAnswer[]> {
     if (this.#controls.size >= this.#options.controlsPendingMax)
       return Promise.reject(new SluiceError("OVERLOADED", `${this.#controls.size} control calls wait for the disk`));
+    if (this.journal.queuedBytes > this.#options.queuedBytesMax)
+      return Promise.reject(new SluiceError("OVERLOADED", `${this.journal.queuedBytes} bytes wait for the disk`));
     const ref = this.#nextRef++;
     return new Promise((resolve) => {
       this.#controls.set(ref, resolve);

@@ -260,7 +260,7 @@ export class StoreClient {
   }
 }
 
-export async function until(condition: () => boolean | Promise<boolean>, what: string, timeoutMs = 8_000): Promise<void> {
+export async function until(condition: () => boolean | Promise<boolean>, what: string, timeoutMs = 25_000): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   while (!(await condition())) {
     if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${what}`);

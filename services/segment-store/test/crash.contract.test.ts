@@ -27,7 +27,7 @@ class NodeProcess {
     this.client = createRpcClient(SegmentStoreService, info.rpc);
   }
   static async start(metadata: string, folder: string): Promise<NodeProcess> {
-    const script = join(import.meta.dirname, "child.ts");
+    const script = join(import.meta.dirname, "store-process.ts");
     const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", script, metadata, folder], {
       stdio: ["ignore", "pipe", "pipe"],
     });

@@ -1,8 +1,11 @@
-import { describe, expect, test } from "@jest/globals";
+import { describe, expect, jest, test } from "@jest/globals";
 import { copyFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { errorNumber } from "@sluice/core/model";
 import { batch, offsetsOf, temporaryFolder, TestEngine } from "./support.ts";
+
+// A busy machine must not fail a test that waits for disks and sockets.
+jest.setTimeout(30_000);
 
 describe("engine", () => {
   test("what was acknowledged is read back, committed offsets only, and is there after a crash and after a clean stop", async () => {
@@ -32,16 +35,16 @@ describe("engine", () => {
     let e = await TestEngine.open(folder.path);
     const numbers: number[] = [];
     for (let p = 0; p < 5; p++) numbers.push(await e.create(p));
-    for (let round = 0; round < 30; round++)
+    for (let round = 0; round < 20; round++)
       for (const [p, s] of numbers.entries()) e.fill(s, round * 4, round * 4 + 3, { bytes: 500 + p * 3000 });
-    for (const s of numbers) await e.durable(s, 119);
+    for (const s of numbers) await e.durable(s, 79);
     expect(e.engine.files.inUse().length).toBeGreaterThan(1);
     const check = async (): Promise<void> => {
       for (let p = 0; p < 5; p++) {
         for (const maxBytes of [1, 20_000, 300_000]) {
           let next = 0;
-          while (next <= 119) {
-            const { payload, code } = await e.read(p, next, { hw: 119, maxBytes });
+          while (next <= 79) {
+            const { payload, code } = await e.read(p, next, { hw: 79, maxBytes });
             expect(code).toBe(0);
             const got = offsetsOf(payload);
             expect(got.first).toBe(next);
@@ -53,12 +56,12 @@ describe("engine", () => {
     };
     await check();
     await e.engine.checkpoint();
-    for (const s of numbers) e.fill(s, 120, 121);
-    for (const s of numbers) await e.durable(s, 121);
+    for (const s of numbers) e.fill(s, 80, 81);
+    for (const s of numbers) await e.durable(s, 81);
     await e.abandon();
     e = await TestEngine.open(folder.path);
     await check();
-    expect(offsetsOf((await e.read(2, 118, { hw: 121 })).payload).last).toBe(121);
+    expect(offsetsOf((await e.read(2, 78, { hw: 81 })).payload).last).toBe(81);
     await e.close();
   });
 

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "@jest/globals";
+import { describe, expect, jest, test } from "@jest/globals";
 import { crc32c } from "@sluice/codec";
 import { readSegmentFooter, SEGMENT_FOOTER_BYTES, segmentParts } from "@sluice/core/log";
 import { epoch, errorNumber, incarnation, memberId, type SegmentRecord } from "@sluice/core/model";
@@ -6,6 +6,9 @@ import { memoryObjectStore, type ObjectStore } from "@sluice/object-store";
 import { systemClock } from "@sluice/runtime";
 import { StoreCluster, until, type RunningNode } from "./cluster.ts";
 import { offsetsOf, temporaryFolder } from "./support.ts";
+
+// A busy machine must not fail a test that waits for disks and sockets.
+jest.setTimeout(30_000);
 
 const sealed = (nodes: Readonly<Record<string, RunningNode>>, end: number, more: Partial<SegmentRecord> = {}): SegmentRecord => ({
   segment: { epoch: epoch(1), k: 0 },
@@ -236,6 +239,26 @@ describe("reconciler", () => {
     expect(await held()).toBe(1);
     await cluster.register(0, 2);
     await until(async () => (await held()) === 0, "the orphan is dropped");
+  });
+  test("a copy that was left out of the replicas waits, and goes when the others have gone", async () => {
+    await using a = await temporaryFolder();
+    await using cluster = await StoreCluster.create();
+    await cluster.topic();
+    await cluster.register(0, 3);
+    const one = await cluster.node("store-1", a.path);
+    const s = await one.create(0);
+    const broker = await one.connect();
+    broker.append(s, 0, 4);
+    await broker.until(s, 4);
+    const held = async () => (await one.client.describeNode({}, { timeoutMs: 5000 })).segments.length;
+    const others = ["store-2", "store-3"].map((id) => ({ node: memberId(id), incarnation: incarnation("elsewhere") }));
+    const record = sealed({}, 9, { replicas: others, missing: [one.replica("store-1")] });
+    await cluster.segment(0, record);
+    await systemClock.sleep(500);
+    expect(await held()).toBe(1);
+    const object = { key: "clusters/some-object", at: 0, length: 5, format: 1 };
+    await cluster.segment(0, { ...record, replicas: [], phase: "LOCAL_DELETED", object });
+    await until(async () => (await held()) === 0, "dropped");
   });
   test("DELETING drops the copy, sealed or not", async () => {
     await using a = await temporaryFolder();

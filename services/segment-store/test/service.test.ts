@@ -1,9 +1,12 @@
-import { describe, expect, test } from "@jest/globals";
+import { describe, expect, jest, test } from "@jest/globals";
 import { rm } from "node:fs/promises";
 import { memberCodec, nodeCodec } from "@sluice/catalog";
 import { errorNumber, memberId } from "@sluice/core/model";
 import { StoreCluster } from "./cluster.ts";
 import { offsetsOf, temporaryFolder } from "./support.ts";
+
+// A busy machine must not fail a test that waits for disks and sockets.
+jest.setTimeout(30_000);
 
 describe("storage node", () => {
   test("registers, creates, appends, reads and fences over link and gRPC", async () => {

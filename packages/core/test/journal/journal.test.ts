@@ -1,4 +1,4 @@
-import { describe, expect, test } from "@jest/globals";
+import { describe, expect, jest, test } from "@jest/globals";
 import * as fc from "fast-check";
 import type { JournalEntry, ScanEnd, ScanMutants } from "../../src/journal/index.ts";
 import {
@@ -15,6 +15,8 @@ import {
   scanJournal,
 } from "../../src/journal/index.ts";
 import { batch, join, sum32 } from "../replica/support.ts";
+
+jest.setTimeout(30_000);
 
 const SALT = journalSalt("inc-1", sum32);
 const append = (segmentNumber: number, first: number, count = 1, bytes = 8): JournalEntry => ({

@@ -1,10 +1,11 @@
-import { describe, expect, test } from "@jest/globals";
+import { describe, expect, jest, test } from "@jest/globals";
 import * as fc from "fast-check";
 import { epoch } from "../../src/model/index.ts";
 import type { ReplicaMutants, ReplicaState, Scanned } from "../../src/replica/index.ts";
 import { checkpointEntries, finishReplay, createReplica, mayDropCopy, replay } from "../../src/replica/index.ts";
 import { address, batch, create, fence, INC, join, seal, TestNode } from "./support.ts";
 
+jest.setTimeout(30_000);
 const dump = (state: ReplicaState) => [...checkpointEntries(state)];
 
 describe("restart", () => {

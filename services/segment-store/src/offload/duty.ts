@@ -33,6 +33,8 @@ export interface SegmentDutyOptions {
   readonly onDropped: () => Promise<void>;
   readonly mutants?: ReplicaMutants;
 }
+/** Phases in which the key itself says that local copies may go. */
+const RELEASED: ReadonlySet<SegmentRecord["phase"]> = new Set(["LOCAL_DELETING", "LOCAL_DELETED", "DELETING"]);
 /** After a failed upload or look-up of a segment, ms: doubled up to the largest. */
 const RETRY_FIRST_MS = 1_000;
 const RETRY_LARGEST_MS = 60_000;
@@ -53,6 +55,7 @@ interface Watched {
  *   SEALED                              ─► uploaded by the first live replica, by the next when that takes too long
  *   OFFLOADED, grace over               ─► LOCAL_DELETING
  *   LOCAL_DELETING, DELETING            ─► copy dropped; the last replica to leave makes it LOCAL_DELETED
+ *   LOCAL_DELETED                       ─► so is a copy that was left out of the replicas and waited for a third one
  */
 export class SegmentDuty {
   readonly #options: SegmentDutyOptions;
@@ -135,7 +138,7 @@ export class SegmentDuty {
       watched.seen = seen;
       watched.sinceMs = clock.monotonicMs();
     }
-    if (phase === "LOCAL_DELETING" || phase === "DELETING") return this.#release(s);
+    if (phase !== undefined && RELEASED.has(phase)) return this.#release(s);
     const unsealed = s.status !== "SEALED";
     if (unsealed || entry === undefined || !isMember(entry.record, self)) return this.#reconcile(s, entry, watched);
     if (phase === "SEALED" || phase === "UPLOADING") this.#considerUpload(s, entry.record, watched);
@@ -250,7 +253,7 @@ export class SegmentDuty {
     const { store, keys, host } = this.#options;
     const found = await lookUpSegment(store, keys, s.partition, s.id);
     const phase = found.record?.phase;
-    if (phase !== "LOCAL_DELETING" && phase !== "DELETING") return false;
+    if (phase === undefined || !RELEASED.has(phase)) return false;
     if (s.status === "OPEN" || s.status === "FENCED" || s.status === "FENCED_EMPTY") await this.#sealByKey(s, found);
     const [answer] = await host.control([
       { op: "delete", partition: s.partition, segment: s.id, cause: "released", stateEpoch: found.state?.epoch ?? -1 },
@@ -265,9 +268,10 @@ export class SegmentDuty {
     for (;;) {
       const { key, record, modRevision } = found;
       if (key === undefined || record?.phase !== "LOCAL_DELETING") return;
+      const { missing: _leftOut, ...kept } = record;
       const replicas = record.replicas.filter((r) => !sameReplica(r, self) && !this.#isGone(r));
       if (replicas.length === record.replicas.length) return;
-      const next: SegmentRecord = { ...record, replicas, phase: replicas.length === 0 ? "LOCAL_DELETED" : "LOCAL_DELETING" };
+      const next: SegmentRecord = { ...kept, replicas, phase: replicas.length === 0 ? "LOCAL_DELETED" : "LOCAL_DELETING" };
       if (await replaceRecord(store, { key, record, modRevision }, next, this.#stop.signal)) return;
       found = await lookUpSegment(store, keys, s.partition, s.id);
     }

@@ -1,5 +1,5 @@
 // A storage node of its own in a process, for tests that kill it: metadata in one SQLite file, data in one folder.
-// node child.ts <metadata file> <folder> ; prints one line of JSON when it serves.
+// node store-process.ts <metadata file> <folder> ; prints one line of JSON when it serves.
 import { createKeys, ensureCluster } from "@sluice/catalog";
 import { instanceId, memberId, scaleTimers } from "@sluice/core/model";
 import { openEmbeddedMetadata } from "@sluice/metadata";
