@@ -15,7 +15,9 @@ export interface TestClusterOptions extends Partial<Omit<ClusterUpOptions, "dir"
   readonly s3?: boolean;
 }
 
-const LOG_LINES = 15;
+const LOG_LINES = 4;
+const WARNINGS = 12;
+const LINE_CHARS = 400;
 const CALL_TIMEOUT_MS = 5_000;
 /** What a service logs when it was about to end for a reason that nobody has foreseen. */
 const FATAL = /"(?:uncaught exception|unhandled rejection)"|invariant|FATAL ERROR|Uncaught/;
@@ -83,10 +85,13 @@ export class TestCluster {
       if (!id.startsWith("etcd")) for (const line of await this.log(id)) if (FATAL.test(line)) out.push(`${id}: ${line.slice(0, 1_000)}`);
     return out;
   }
+  /** The last lines of every process, and its last warnings. */
   async printLogs(): Promise<void> {
     for (const id of Object.keys(this.handle.spec.processes)) {
-      const lines = (await this.log(id)).slice(-LOG_LINES).map((line) => line.slice(0, 400));
-      say(`--- ${id}\n${lines.join("\n")}`);
+      const lines = await this.log(id);
+      const warnings = lines.slice(0, -LOG_LINES).filter((line) => /"level":[4-6]0/.test(line));
+      const shown = [...warnings.slice(-WARNINGS), ...lines.slice(-LOG_LINES)];
+      say(`--- ${id}\n${shown.map((line) => line.slice(0, LINE_CHARS)).join("\n")}`);
     }
   }
 
@@ -145,17 +150,18 @@ export class TestCluster {
   }
 }
 
-/** Waits until `holds` is true; throws with `what` when it is not in time. Errors of `holds` count as false. */
-export async function until(what: string, timeoutMs: number, holds: () => Promise<boolean> | boolean): Promise<void> {
+/** Waits until `holds` is true; throws with `what`, and the text that it gave instead of true, when it is not in time. Errors count as false. */
+export async function until(what: string, timeoutMs: number, holds: () => Promise<boolean | string> | boolean | string): Promise<void> {
   let last: unknown;
   for (const endMs = performance.now() + timeoutMs; ; await sleep(50)) {
     try {
-      if (await holds()) return;
-      last = undefined;
+      last = await holds();
+      if (last === true) return;
     } catch (error) {
       last = error;
     }
-    if (performance.now() > endMs) throw new Error(`not within ${timeoutMs} ms: ${what}`, { cause: last });
+    if (performance.now() > endMs)
+      throw new Error(`not within ${timeoutMs} ms: ${what}${typeof last === "string" ? `: ${last}` : ""}`, { cause: last });
   }
 }
 

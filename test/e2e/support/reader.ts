@@ -66,7 +66,7 @@ export class TailReader {
   /** Waits until it has seen so many records. */
   async until(records: number, timeoutMs: number): Promise<void> {
     for (const endMs = performance.now() + timeoutMs; this.reads.length < records; await sleep(20)) {
-      if (this.#failure !== undefined) throw new Error(`the tail reader failed with ${codeOf(this.#failure)}: ${String(this.#failure)}`);
+      this.#throwFailure();
       if (performance.now() > endMs)
         throw new Error(`the tail reader has ${this.reads.length} of ${records} records after ${timeoutMs} ms`);
     }
@@ -75,6 +75,10 @@ export class TailReader {
     this.#closing = true;
     await this.#client.close();
     await this.#ended;
-    if (this.#failure !== undefined) throw new Error(`the tail reader failed with ${codeOf(this.#failure)}: ${String(this.#failure)}`);
+    this.#throwFailure();
+  }
+  #throwFailure(): void {
+    if (this.#failure === undefined) return;
+    throw new Error(`the tail reader failed with ${codeOf(this.#failure)} after ${this.reads.length} records`, { cause: this.#failure });
   }
 }

@@ -1,8 +1,9 @@
+import { ensureGrpcurl, ensurePythonGrpc } from "./grpc-clients.ts";
 import { ensureS3Server } from "./s3.ts";
 import { ensureEtcd34, ensureEtcdCurrent, say, type Tool } from "./tools.ts";
 
 /*
- * `node test/support/src/setup.ts`: brings the servers that the contract tests start, before the tests run, and prints what there is.
+ * `node test/support/src/setup.ts`: brings the servers and clients that tests start, before the tests run, and prints what there is.
  * Exits with 1 when one that must be there is missing.
  */
 const print = (name: string, tool: Tool | undefined): void => {
@@ -14,6 +15,8 @@ try {
   print("etcd, current", await ensureEtcdCurrent());
   const s3 = await ensureS3Server();
   print(`S3 server ${s3.kind}`, s3);
+  process.stdout.write(`Python with gRPC: ${await ensurePythonGrpc()}\n`);
+  process.stdout.write(`grpcurl: ${(await ensureGrpcurl()) ?? "none"}\n`);
 } catch (error) {
   say((error as Error).message);
   process.exitCode = 1;
