@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { SluiceError } from "@sluice/core/model";
 import { systemClock } from "@sluice/runtime/clock";
 import { systemRandom } from "@sluice/runtime/random";
@@ -60,6 +61,8 @@ class Client implements Sluice {
   constructor(connection: Connection, options: ConnectOptions) {
     this.#connection = connection;
     this.#options = options;
+    // Every open call listens to it.
+    setMaxListeners(0, this.#closing.signal);
     this.#traceparent = options.traceparent ?? (() => undefined);
     const timeoutMs = options.requestTimeoutMs ?? clientTimers.requestTimeoutMs;
     this.#call = createCall(connection, timeoutMs, this.#closing.signal, this.#traceparent);

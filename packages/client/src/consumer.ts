@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { asSluiceError, errorCodeOf, SluiceError } from "@sluice/core/model";
 import type { Call } from "./admin.ts";
 import { decodeRun } from "./batch-decoder.ts";
@@ -61,6 +62,7 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
     this.#call = call;
     this.#options = options;
     this.#onClosed = onClosed;
+    setMaxListeners(0, this.#closing.signal);
     const { creditBytesMin, creditBytesMax, creditBytesDefault } = clientLimits;
     const creditBytes = within("creditBytes", options.creditBytes ?? creditBytesDefault, creditBytesMin, creditBytesMax);
     this.#stream = new ConsumeStream(connection, this, options.topic, creditBytes);

@@ -135,6 +135,8 @@ export class OutBatch {
   /** Identities under which its sequence was refused. */
   sequenceRefusals = 0;
   everSent = false;
+  /** Counts the batches of the partition in the order they were first sent. */
+  ordinal = 0;
   /** An attempt ended without an answer that tells whether it is stored. */
   inDoubt = false;
   settled = false;

@@ -68,6 +68,7 @@ export class PartitionQueue implements BatchOwner {
   #identity: ProducerIdentity | undefined;
   #nextSequence = 0;
   #renewing = false;
+  #nextOrdinal = 0;
   #linger: Timer | undefined;
   #retry: Timer | undefined;
 
@@ -116,6 +117,10 @@ export class PartitionQueue implements BatchOwner {
       }
       const batch = this.#queue[this.#inFlight];
       if (batch === undefined || (idempotent && !batch.raw && !this.#stamp(batch))) break;
+      if (!batch.everSent) {
+        if (this.#tooFarAhead()) break;
+        batch.ordinal = this.#nextOrdinal++;
+      }
       batch.state = "inFlight";
       this.#inFlight++;
       stream.write(batch);
@@ -198,6 +203,14 @@ export class PartitionQueue implements BatchOwner {
     });
   }
 
+  /**
+   * The server remembers the last five batches. One whose answer was lost must stay among them until it is answered, even when those sent
+   * after it have been: the window counts from the oldest unanswered, not by the number in flight.
+   */
+  #tooFarAhead(): boolean {
+    const oldest = this.#queue[0];
+    return oldest?.everSent === true && this.#nextOrdinal - oldest.ordinal >= this.#context.maxInFlight;
+  }
   #due(): boolean {
     if (this.#builder.isEmpty) return false;
     if (this.#inFlight === 0 || this.#context.lingerMs === 0 || this.#context.flushing) return true;

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { Codec } from "@sluice/core/log";
 import { asSluiceError, SluiceError } from "@sluice/core/model";
 import type { Timer } from "@sluice/runtime";
@@ -98,6 +99,7 @@ export class ProducerCore implements QueueContext, ProduceStreamOwner {
     this.#settings = settings;
     this.#buffer = buffer;
     this.#onNewIdentity = onNewIdentity;
+    setMaxListeners(0, this.#closing.signal);
     this.stream = new ProduceStream(connection, this);
   }
   get flushing(): boolean {

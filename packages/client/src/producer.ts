@@ -11,7 +11,7 @@ import { clientLimits, clientTimers } from "./timing.ts";
 import type { BatchMetadata, BatchToSend, Producer, ProducerOptions, ProducerRecord, RecordMetadata } from "./types.ts";
 
 /** Throws INVALID_ARGUMENT. */
-export function producerSettings(options: ProducerOptions): ProducerSettings {
+function producerSettings(options: ProducerOptions): ProducerSettings {
   const idempotent = options.idempotent ?? true;
   const compression = options.compression ?? "none";
   if (!Object.hasOwn(codecs, compression)) throw new SluiceError("INVALID_ARGUMENT", `compression is ${compression}`);

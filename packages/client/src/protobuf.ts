@@ -5,8 +5,8 @@ import { SluiceError } from "@sluice/core/model";
  *
  *   message = field*      field = tag varint (number << 3 | type), then type 0: varint, 1: 8 bytes, 2: length varint and bytes, 5: 4 bytes
  */
-export const VARINT = 0;
-export const BYTES = 2;
+const VARINT = 0;
+const BYTES = 2;
 const FIXED64 = 1;
 const FIXED32 = 5;
 const TWO_32 = 4294967296;

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "@jest/globals";
+import { describe, expect, jest, test } from "@jest/globals";
 import { BatchBuilder } from "@sluice/core/log";
 import { crc32c, nativeCodecs } from "@sluice/codec";
 import type { Position } from "../src/index.ts";
@@ -16,6 +16,9 @@ async function fill(w: World, count: number, options: { from?: number; size?: nu
   );
 }
 const valueOf = (r: { valueText(): string | null }): number => Number(r.valueText());
+
+// A busy machine takes its time; none of it is waited for on purpose.
+jest.setTimeout(30_000);
 
 describe("positions", () => {
   test("earliest, an offset within a batch, a timestamp, the end", async () => {

@@ -1,8 +1,12 @@
-import { describe, expect, test } from "@jest/globals";
+import { describe, expect, jest, test } from "@jest/globals";
 import { crc32c, nativeCodecs } from "@sluice/codec";
 import { BatchBuilder } from "@sluice/core/log";
+import { SeededRandom } from "@sluice/runtime/testing";
 import type { Compression } from "../src/index.ts";
 import { failure, numbers, storedValues, until, world } from "./support.ts";
+
+// A busy machine takes its time; none of it is waited for on purpose.
+jest.setTimeout(30_000);
 
 describe("batches and order", () => {
   test("records of a turn become one batch; later ones wait for the answer or the size", async () => {
@@ -186,6 +190,28 @@ describe("retries", () => {
   });
 });
 
+describe("everything at once", () => {
+  // Which message meets which fate follows from the seed.
+  test.each([1, 2, 3, 4])("broken streams, refusals and open outcomes, seed %i", async (seed) => {
+    await using w = await world({ partitions: 3, proxies: 2 });
+    const random = new SeededRandom(seed);
+    w.cluster.onProduce = () => {
+      const roll = random.int(100);
+      if (roll < 4) return { drop: "before" };
+      if (roll < 8) return { drop: "after" };
+      if (roll < 14) return { error: "NOT_OWNER" };
+      return roll < 20 ? { error: "OUTCOME_UNKNOWN", stored: random.int(2) === 0 } : "store";
+    };
+    await using producer = w.sluice.producer({ topic: "t", batchBytes: 1024 });
+    const sent = await producer.sendMany(numbers(450).map((value, i) => ({ partition: i % 3, value: value.padEnd(150) })));
+    w.cluster.breakConsumeAfter = 10;
+    const expected = [0, 1, 2].map((p) => numbers(450).filter((n) => Number(n) % 3 === p));
+    expect((await storedValues(w)).map((values) => values.map((v) => v.trim()))).toEqual(expected);
+    expect(sent.map((m) => m.offset)).toEqual(numbers(450).map((n) => Math.floor(Number(n) / 3)));
+    expect(w.cluster.initCalls).toBe(1);
+  });
+});
+
 describe("limits", () => {
   test("send waits while the buffer is full; what waits too much is refused", async () => {
     await using w = await world();
@@ -220,6 +246,20 @@ describe("limits", () => {
     w.cluster.onProduce = () => "store";
     await producer.send({ value: "after" });
     expect((await storedValues(w))[0]).toEqual(["after"]);
+  });
+
+  test("nobody to send to: the record is told as not stored when its time is over", async () => {
+    await using w = await world();
+    await using producer = w.sluice.producer({ topic: "t", deliveryTimeoutMs: 500 });
+    await producer.send({ value: "a" });
+    await w.proxies[0]?.server.stop();
+    const [known, unknown] = await Promise.all([
+      failure(producer.send({ value: "b" })),
+      failure(producer.send({ topic: "other", value: "c" })),
+    ]);
+    expect([known, unknown]).toEqual(["TIMED_OUT", expect.stringMatching(/TIMED_OUT|UNREACHABLE/)]);
+    expect(producer.bufferedBytes).toBe(0);
+    expect(w.cluster.partition("t", 0).end).toBe(1);
   });
 
   test("bad input is refused at once, with the code that says what", async () => {
