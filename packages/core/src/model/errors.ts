@@ -59,7 +59,7 @@ export const errorCatalogue = {
     87,
     "The batch is well formed but a client may not send it; the message names the field.",
   ),
-  UNKNOWN_SERVICE: e(16, false, "NOT_FOUND", 35, "This listener does not serve it; check the address."),
+  UNKNOWN_SERVICE: e(17, false, "NOT_FOUND", 35, "This listener does not serve it; check the address."),
   // Idempotence and conditional append
   OUT_OF_ORDER_SEQUENCE: e(
     20,

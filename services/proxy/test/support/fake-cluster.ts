@@ -6,6 +6,7 @@ import {
   memberCodec,
   partitionStateCodec,
   segmentCodec,
+  shardCodec,
   topicCodec,
 } from "@sluice/catalog";
 import {
@@ -42,7 +43,9 @@ import {
 import { openEmbeddedMetadata } from "@sluice/metadata";
 import { memoryObjectStore } from "@sluice/object-store";
 import { BrokerService } from "@sluice/proto/internal/v1/broker";
+import { CoordinatorService } from "@sluice/proto/internal/v1/coordinator";
 import { ControllerService } from "@sluice/proto/internal/v1/controller";
+import type { CommitRequest } from "@sluice/proto/v1/group";
 import { createRpcServer, defineAccess, implement, type RpcServer } from "@sluice/rpc";
 import { createListener, silentLogger, systemClock, systemRandom } from "@sluice/runtime";
 import type { ServiceEnvironment } from "@sluice/service";
@@ -81,6 +84,9 @@ export class FakeCluster implements AsyncDisposable {
   /** Produce frames are kept unanswered until `releaseHeld`. */
   holding = false;
   readonly reports: string[] = [];
+  /** The coordinator refuses calls with a code, in order; then all are taken. */
+  readonly coordinatorRefusals: ErrorCode[] = [];
+  readonly #committed = new Map<string, CommitRequest["offsets"]>();
   reads = 0;
   readonly #held: (() => void)[] = [];
   readonly #subscribers = new Map<string, { readonly link: Link; readonly number: number }[]>();
@@ -102,12 +108,17 @@ export class FakeCluster implements AsyncDisposable {
       listener: createListener("rpc", { bind: "127.0.0.1:0" }),
       logger: silentLogger,
       clock: systemClock,
-      services: [this.#brokerRpc(), this.#controllerRpc()],
+      services: [this.#brokerRpc(), this.#controllerRpc(), this.#coordinatorRpc()],
     });
     await this.#rpc.start();
     await this.startBroker();
     await this.member("segment-store", "store-1", { link: this.#nodes.address }, "inc-1");
     await this.member("controller", "controller-1", { rpc: this.#rpc.address });
+    await this.member("coordinator", "coordinator-1", { rpc: this.#rpc.address });
+    for (const shard of [0, 1]) {
+      const owner = { coordinator: memberId("coordinator-1"), instance: instanceId("coordinator-1-i"), epoch: epoch(1) };
+      await this.put(this.keys.shard(shard), shardCodec.encode(owner));
+    }
     await this.put(this.keys.leader, leaderCodec.encode({ instance: "controller-1-i", member: "controller-1" }));
   }
   async startBroker(): Promise<void> {
@@ -175,6 +186,11 @@ export class FakeCluster implements AsyncDisposable {
     }
     await this.put(this.keys.topic("default", name), topicCodec.encode(record));
     return record;
+  }
+  async topicRecord(name: string): Promise<TopicRecord> {
+    const { entry } = await this.store.get(this.keys.topic("default", name));
+    if (entry === undefined) throw new Error(`no topic ${name}`);
+    return topicCodec.decode(entry.value);
   }
   async segment(p: PartitionId, record: SegmentRecord): Promise<void> {
     await this.put(this.keys.segment(p, record.base, record.segment), segmentCodec.encode(record));
@@ -286,6 +302,23 @@ export class FakeCluster implements AsyncDisposable {
         return { epoch: log.epoch, logStartOffset: 0n, lastStableOffset: end, highWatermark: end };
       },
       describeBroker: () => ({ partitions: [] }),
+    });
+  }
+  #coordinatorRpc() {
+    const refuse = (): void => {
+      const code = this.coordinatorRefusals.shift();
+      if (code !== undefined) throw new SluiceError(code, "refused by the script");
+    };
+    return implement(defineAccess(CoordinatorService, { commit: internal, fetch: internal }), {
+      commit: (request) => {
+        refuse();
+        this.#committed.set(request.group, request.offsets);
+        return { results: request.offsets.map(({ topic, partition }) => ({ topic, partition })) };
+      },
+      fetch: (request) => {
+        refuse();
+        return { offsets: this.#committed.get(request.group) ?? [] };
+      },
     });
   }
   #controllerRpc() {

@@ -3,8 +3,9 @@ import { BatchBuilder } from "@sluice/core/log";
 import { instanceId, memberId } from "@sluice/core/model";
 import { AdminService } from "@sluice/proto/v1/admin";
 import { ConsumeService } from "@sluice/proto/v1/consume";
+import { GroupService } from "@sluice/proto/v1/group";
 import { ProduceService } from "@sluice/proto/v1/produce";
-import { createRpcChannel, createRpcClient, type RpcClient } from "@sluice/rpc";
+import { allowAll, createRpcChannel, createRpcClient, type Authorizer, type RpcClient } from "@sluice/rpc";
 import { createHealth, createListener, createMetrics, systemClock, systemRandom, type Health, type Metrics } from "@sluice/runtime";
 import { createProxy, type Proxy } from "../../src/service.ts";
 import type { FakeCluster } from "./fake-cluster.ts";
@@ -16,9 +17,10 @@ export interface RunningProxy extends AsyncDisposable {
   readonly produce: RpcClient<typeof ProduceService>;
   readonly consume: RpcClient<typeof ConsumeService>;
   readonly admin: RpcClient<typeof AdminService>;
+  readonly groups: RpcClient<typeof GroupService>;
 }
 
-export async function startProxy(cluster: FakeCluster, id = "proxy-1"): Promise<RunningProxy> {
+export async function startProxy(cluster: FakeCluster, id = "proxy-1", authorizer: Authorizer = allowAll): Promise<RunningProxy> {
   const metrics = createMetrics({ service: "proxy" });
   const health = createHealth("proxy", systemClock);
   const proxy = createProxy({
@@ -26,6 +28,7 @@ export async function startProxy(cluster: FakeCluster, id = "proxy-1"): Promise<
     identity: { id: memberId(id), instance: instanceId(systemRandom.uuid()), zone: "a" },
     metrics,
     health,
+    authorizer,
     grpcListener: createListener("grpc", { bind: "127.0.0.1:0" }),
   });
   await proxy.start();
@@ -37,6 +40,7 @@ export async function startProxy(cluster: FakeCluster, id = "proxy-1"): Promise<
     produce: createRpcClient(ProduceService, channel),
     consume: createRpcClient(ConsumeService, channel),
     admin: createRpcClient(AdminService, channel),
+    groups: createRpcClient(GroupService, channel),
     async [Symbol.asyncDispose]() {
       channel.close();
       await proxy.stop();

@@ -1,0 +1,101 @@
+import { describe, expect, test } from "@jest/globals";
+import { errorNumber } from "@sluice/core/model";
+import { AdminService } from "@sluice/proto/v1/admin";
+import { ConsumeService } from "@sluice/proto/v1/consume";
+import { GroupService } from "@sluice/proto/v1/group";
+import { ProduceService } from "@sluice/proto/v1/produce";
+import type { AccessRequest } from "@sluice/rpc";
+import { FakeCluster } from "./support/fake-cluster.ts";
+import { batchOf, startProxy, type RunningProxy } from "./support/proxy.ts";
+
+const timeoutMs = 5_000;
+const data = { case: "batch", value: batchOf(["x"]) } as const;
+const earliest = { at: { case: "earliest", value: {} } } as const;
+
+async function streamed(responses: AsyncIterable<{ readonly error: number }>): Promise<number[]> {
+  const out: number[] = [];
+  for await (const m of responses) out.push(m.error);
+  return out;
+}
+/** One call of every method, on a resource called "secret". A method that is missing here fails the test. */
+const calls: Readonly<Record<string, (p: RunningProxy) => Promise<unknown>>> = {
+  "ProduceService.produce": (p) => p.produce.produce({ topic: "secret", data }, { timeoutMs }),
+  "ProduceService.produceStream": (p) => {
+    const stream = p.produce.produceStream({ timeoutMs });
+    stream.write({ id: 1, topic: "secret", data });
+    stream.end();
+    return streamed(stream);
+  },
+  "ProduceService.initProducer": (p) => p.produce.initProducer({}, { timeoutMs }),
+  "ConsumeService.fetch": (p) => p.consume.fetch({ topic: "secret" }, { timeoutMs }),
+  "ConsumeService.consume": (p) => {
+    const stream = p.consume.consume({ timeoutMs });
+    stream.write({ request: { case: "start", value: { topic: "secret", position: earliest, creditBytes: 1_000 } } });
+    return streamed(stream);
+  },
+  "ConsumeService.listOffsets": (p) => p.consume.listOffsets({ topic: "secret", position: earliest }, { timeoutMs }),
+  "AdminService.createTopic": (p) => p.admin.createTopic({ name: "secret", partitions: 1 }, { timeoutMs }),
+  "AdminService.listTopics": (p) => p.admin.listTopics({}, { timeoutMs }).then((reply) => reply.topics.map((t) => t.name)),
+  "AdminService.describeTopic": (p) => p.admin.describeTopic({ name: "secret" }, { timeoutMs }),
+  "AdminService.updateTopicConfig": (p) => p.admin.updateTopicConfig({ name: "secret" }, { timeoutMs }),
+  "AdminService.deleteTopic": (p) => p.admin.deleteTopic({ name: "secret" }, { timeoutMs }),
+  "AdminService.describeCluster": (p) => p.admin.describeCluster({}, { timeoutMs }),
+  "GroupService.commit": (p) => p.groups.commit({ group: "secret" }, { timeoutMs }),
+  "GroupService.fetch": (p) => p.groups.fetch({ group: "secret" }, { timeoutMs }),
+};
+/** Methods without a resource of their own: refused by their operation alone. */
+const unnamed = new Set(["ProduceService.initProducer", "AdminService.describeCluster"]);
+
+describe("access", () => {
+  const methods = [ProduceService, ConsumeService, AdminService, GroupService].flatMap((service) =>
+    service.methods.map((method) => `${service.typeName.split(".").at(-1)}.${method.localName}`),
+  );
+
+  test("every method is in the table of this test", () => {
+    expect(Object.keys(calls).toSorted()).toEqual(methods.toSorted());
+  });
+
+  test("every method asks for the resource by its name before it does anything", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await cluster.topic("secret", 1);
+    const asked: AccessRequest[] = [];
+    await using p = await startProxy(cluster, "proxy-1", {
+      authorize: (_principal, request) => {
+        asked.push(request);
+        return request.name !== "secret" && request.resource !== "cluster" && request.resource !== "producer";
+      },
+    });
+    const denied = errorNumber("PERMISSION_DENIED");
+    for (const [method, call] of Object.entries(calls)) {
+      asked.length = 0;
+      const outcome: unknown = await call(p).catch((error: { code?: string }) => error.code);
+      const expected = { "ProduceService.produceStream": [denied], "AdminService.listTopics": [] }[method] ?? "PERMISSION_DENIED";
+      expect([method, outcome]).toEqual([method, expected]);
+      const names = asked.map((request) => request.name);
+      expect([method, names.includes("secret")]).toEqual([method, !unnamed.has(method)]);
+    }
+    expect(cluster.log(await cluster.topicRecord("secret"), 0).next).toBe(0);
+  });
+
+  test("a group's calls go to the coordinator of its shard, again when that has moved", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    cluster.coordinatorRefusals.push("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE");
+    const offsets = [{ topic: "t", partition: 0, offset: 5n }];
+    const committed = await p.groups.commit({ group: "g", offsets }, { timeoutMs });
+    expect(committed.results.map((r) => [r.topic, r.partition, r.error])).toEqual([["t", 0, 0]]);
+    expect((await p.groups.fetch({ group: "g" }, { timeoutMs })).offsets.map((o) => o.offset)).toEqual([5n]);
+    await expect(p.groups.fetch({ group: "bad name" }, { timeoutMs })).rejects.toMatchObject({ code: "INVALID_NAME" });
+  });
+
+  test("topics of the cluster take no records from clients", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    await cluster.topic("__sluice_groups", 1);
+    const write = p.produce.produce({ topic: "__sluice_groups", data }, { timeoutMs });
+    await expect(write).rejects.toMatchObject({ code: "PERMISSION_DENIED" });
+  });
+});
