@@ -28,6 +28,8 @@ export class ConsumeStream {
   readonly #owner: ConsumeStreamOwner;
   readonly #topic: string;
   readonly #creditBytes: number;
+  /** The end is told even when what lies before it gives no data (control batches). */
+  readonly #reportEnd: boolean;
   readonly #backoff: Backoff;
   #call: Duplex | undefined;
   #link: ProxyLink | undefined;
@@ -38,11 +40,16 @@ export class ConsumeStream {
   #unknownSinceMs: number | undefined;
   #timer: Timer | undefined;
 
-  constructor(connection: Connection, owner: ConsumeStreamOwner, topic: string, creditBytes: number) {
+  /** Partitions that the present stream was started with, and whether it has begun: it takes seeks of those, and only then. */
+  #started: ReadonlySet<number> = new Set();
+  #begun = false;
+
+  constructor(connection: Connection, owner: ConsumeStreamOwner, topic: string, creditBytes: number, reportEnd: boolean) {
     this.#connection = connection;
     this.#owner = owner;
     this.#topic = topic;
     this.#creditBytes = creditBytes;
+    this.#reportEnd = reportEnd;
     this.#backoff = new Backoff(connection.random);
   }
   /** Idempotent; waits while all credit is held here. */
@@ -62,11 +69,15 @@ export class ConsumeStream {
       this.#owedBytes = 0;
     }
   }
-  /** Nothing to do while there is no stream: the next one starts where it should. */
+  /** Told to the stream; when there is none, or it cannot take it yet, a new one starts where it should. */
   seek(partition: number, offset: number, seekNumber: number): void {
     const position = { at: { case: "offset" as const, value: BigInt(offset) } };
-    if (this.#call === undefined) this.open();
-    else this.#write({ request: { case: "seek", value: { partition, position, seekNumber } } });
+    if (this.#call !== undefined && this.#begun && this.#started.has(partition))
+      this.#write({ request: { case: "seek", value: { partition, position, seekNumber } } });
+    else {
+      if (this.#call !== undefined) this.park();
+      this.open();
+    }
   }
   get isOpen(): boolean {
     return this.#call !== undefined;
@@ -100,6 +111,8 @@ export class ConsumeStream {
       this.#call = call;
       this.#link = link;
       this.#owedBytes = 0;
+      this.#begun = false;
+      this.#started = new Set(partitions.map((p) => p.partition));
       call.listen(
         (answer) => this.#received(call, answer),
         (error) => this.#broken(call, error ?? new SluiceError("SHUTTING_DOWN", "the proxy ended the stream")),
@@ -114,6 +127,7 @@ export class ConsumeStream {
               position: { at: { case: "offset" as const, value: BigInt(p.offset) } },
             })),
             format: DataFormat.BATCHES,
+            reportEnd: this.#reportEnd,
             creditBytes: this.#creditBytes - this.#heldBytes,
           },
         },
@@ -130,6 +144,7 @@ export class ConsumeStream {
   #received(call: Duplex, answer: ConsumeAnswer): void {
     if (this.#call !== call) return;
     this.#backoff.reset();
+    this.#begun = true;
     this.#unknownSinceMs = undefined;
     this.#heldBytes += answer.batches.length;
     this.#owner.received(answer);

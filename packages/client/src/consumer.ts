@@ -65,7 +65,7 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
     setMaxListeners(0, this.#closing.signal);
     const { creditBytesMin, creditBytesMax, creditBytesDefault } = clientLimits;
     const creditBytes = within("creditBytes", options.creditBytes ?? creditBytesDefault, creditBytesMin, creditBytesMax);
-    this.#stream = new ConsumeStream(connection, this, options.topic, creditBytes);
+    this.#stream = new ConsumeStream(connection, this, options.topic, creditBytes, options.untilEnd === true);
     options.signal?.addEventListener("abort", this.#onAbort, { once: true });
     this.#ready = this.#start();
     this.#ready.catch(() => undefined);

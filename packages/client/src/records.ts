@@ -13,7 +13,8 @@ const VERBATIM = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 export function toBytes(value: Bytes | undefined, what: string): Uint8Array | null {
   if (value === null || value === undefined) return null;
   if (typeof value === "string") return utf8.encode(value);
-  if (ArrayBuffer.isView(value)) return value;
+  // By shape: realms differ.
+  if (ArrayBuffer.isView(value) && value.BYTES_PER_ELEMENT === 1) return value;
   throw new SluiceError("INVALID_ARGUMENT", `${what} is neither a string nor a Uint8Array nor null`);
 }
 

@@ -87,6 +87,18 @@ describe("positions", () => {
     expect(await failure(consumer.seek(0, { offset: -3 }))).toBe("INVALID_ARGUMENT");
   });
 
+  test("a seek before the stream has begun, and after the end", async () => {
+    await using w = await world();
+    await fill(w, 40);
+    await using consumer = w.sluice.consumer({ topic: "t", from: "latest", untilEnd: true });
+    await consumer.ready();
+    await consumer.seek(0, { offset: 30 });
+    await consumer.seek(0, { offset: 35 });
+    expect((await take(consumer, 99)).map((r) => r.offset)).toEqual([35, 36, 37, 38, 39]);
+    await consumer.seek(0, { offset: 38 });
+    expect((await take(consumer, 99)).map((r) => r.offset)).toEqual([38, 39]);
+  });
+
   test("retention overtakes: an error that a seek mends, or the policy", async () => {
     await using w = await world();
     await fill(w, 100);
@@ -160,6 +172,7 @@ describe("streams", () => {
     p.append(one("a"));
     p.append(one("commit", true));
     p.append(one("b"));
+    p.append(one("commit", true));
     await using consumer = w.sluice.consumer({ topic: "t", from: "earliest", untilEnd: true });
     expect((await take(consumer, 9)).map((r) => [r.offset, r.valueText()])).toEqual([
       [0, "a"],

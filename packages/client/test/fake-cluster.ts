@@ -36,7 +36,6 @@ class FakePartition {
   producers: ProducerTable = createProducers();
   end = 0;
   start = 0;
-  fenceToken = -1;
   append(bytes: Uint8Array): { base: number; last: number } | ErrorCode {
     const header = parseBatchHeader(bytes);
     if (header.producerId >= 0) {
@@ -73,9 +72,8 @@ export class FakeCluster {
   consumeStreams = 0;
   nextProducerId = 1000;
   initCalls = 0;
-  /** Bytes sent to consumers beyond what they granted, the largest ever, per stream. */
+  /** Bytes sent to a consumer beyond what it granted, the largest ever. */
   overCreditBytes = 0;
-  unreadBytesMax = 0;
   /** Consume streams break after so many messages; 0 = never. */
   breakConsumeAfter = 0;
   onProduce: (arrival: Arrival) => Verdict = () => "store";
@@ -294,8 +292,10 @@ class ConsumeRun {
   readonly #cluster: FakeCluster;
   readonly #write: (message: object) => void;
   readonly #fail: (error: unknown) => void;
-  readonly #at = new Map<number, { next: number; seekNumber: number; paused: boolean }>();
+  readonly #at = new Map<number, { next: number; seekNumber: number; paused: boolean; told?: number }>();
   #topic = "";
+  #reportEnd = false;
+  #begun = false;
   #credit = 0;
   #granted = 0;
   #sent = 0;
@@ -310,6 +310,7 @@ class ConsumeRun {
     const r = request.request;
     if (r.case === "start") {
       this.#topic = r.value.topic;
+      this.#reportEnd = r.value.reportEnd;
       this.#grant(r.value.creditBytes);
       for (const { partition, position } of r.value.partitions) {
         const next = offsetAt(this.#cluster.partition(this.#topic, partition), position);
@@ -318,12 +319,24 @@ class ConsumeRun {
     } else if (r.case === "creditBytes") this.#grant(r.value);
     else if (r.case === "seek") {
       const { partition, seekNumber } = r.value;
+      // As the proxy: a stream takes seeks once it has begun, of its own partitions.
+      if (!this.#at.has(partition) || !this.#begun) {
+        this.#fail(new SluiceError("INVALID_ARGUMENT", "not in this stream, or it has not begun"));
+        return;
+      }
       const next = offsetAt(this.#cluster.partition(this.#topic, partition), r.value.position);
       this.#at.set(partition, { next, seekNumber, paused: false });
     }
-    this.pump();
+    // What the proxy looks up first takes a moment.
+    if (this.#begun) this.pump();
+    else
+      setTimeout(() => {
+        this.#begun = true;
+        this.pump();
+      }, 5);
   }
   readonly pump = (): void => {
+    if (!this.#begun) return;
     for (const [partition, at] of this.#at) {
       const p = this.#cluster.partition(this.#topic, partition);
       if (at.paused || this.#over) continue;
@@ -340,10 +353,25 @@ class ConsumeRun {
       }
       for (const batch of p.batches) {
         if (batch.header.lastOffset < at.next || this.#credit <= 0) continue;
+        if (batch.header.isControl) {
+          at.next = batch.header.lastOffset + 1;
+          continue;
+        }
         if (batch.bytes.length > this.#credit && this.#sent > 0) break;
         this.#send(partition, at, batch, p.end);
         if (this.#over) return;
       }
+      if (!this.#reportEnd || at.next < p.end || at.told === p.end) continue;
+      at.told = p.end;
+      const { seekNumber } = at;
+      this.#write({
+        topic: this.#topic,
+        partition,
+        endReached: true,
+        nextOffset: BigInt(at.next),
+        highWatermark: BigInt(p.end),
+        seekNumber,
+      });
     }
   };
   #send(partition: number, at: { next: number; seekNumber: number }, batch: StoredBatch, end: number): void {
