@@ -12,6 +12,7 @@ import { ShardRegister } from "./shard-register.ts";
 import { Shard } from "./shard.ts";
 import type { SnapshotPolicy } from "./snapshot-schedule.ts";
 import { Snapshots } from "./snapshots.ts";
+import { TopicSweep } from "./topic-sweep.ts";
 import { Topics } from "./topics.ts";
 
 export interface CoordinatorOptions {
@@ -23,6 +24,8 @@ export interface CoordinatorOptions {
   /** Told in the member record once known. */
   readonly metricsAddress?: () => string;
   readonly snapshotPolicy?: Partial<SnapshotPolicy>;
+  /** How often offsets of topics that are gone are looked for, ms; default 60,000. */
+  readonly topicSweepMs?: number;
   /** Where the logs of the shards are; default: the partitions of the topic `__sluice_groups`, through their brokers. */
   readonly logs?: LogAccess;
 }
@@ -32,7 +35,8 @@ export interface Coordinator extends Service {
 }
 
 const MiB = 1024 * 1024;
-export const snapshotPolicyDefault: SnapshotPolicy = { records: 50_000, bytes: 16 * MiB, pauseMs: 5_000 };
+const snapshotPolicyDefault: SnapshotPolicy = { records: 50_000, bytes: 16 * MiB, pauseMs: 5_000 };
+const TOPIC_SWEEP_MS = 60_000;
 /** How often a draining coordinator looks whether its shards were taken, ms. */
 const DRAIN_POLL_MS = 20;
 
@@ -178,6 +182,14 @@ class Parts {
       },
     });
     const topics = new Topics(view, store, keys);
+    const sweep = new TopicSweep({
+      clock,
+      logger,
+      topics,
+      shards: this.ownership.shards,
+      intervalMs: options.topicSweepMs ?? TOPIC_SWEEP_MS,
+      requestMs: timers.produceHoldMs,
+    });
     this.rpc = createRpcServer({
       listener: options.rpcListener,
       logger,
@@ -190,6 +202,7 @@ class Parts {
       this.rpc,
       { name: "membership", start: () => this.membership.start(), stop: () => this.membership.close() },
       { name: "shards", start: () => this.ownership.start(), stop: () => this.ownership.stop() },
+      { name: "topic sweep", start: () => sweep.start(), stop: () => sweep.stop() },
     );
   }
   start(): Promise<void> {

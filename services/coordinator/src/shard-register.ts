@@ -59,12 +59,6 @@ export class ShardRegister {
     return { record: now, modRevision: entry.modRevision, source: now };
   }
 
-  /** As the key is now. */
-  async current(shard: number): Promise<ShardRecord | undefined> {
-    const { entry } = await this.#read(shard);
-    return entry && shardCodec.decode(entry.value);
-  }
-
   #read(shard: number): Promise<{ readonly entry: KeyValue | undefined }> {
     return this.#options.store.get(this.#options.keys.shard(shard));
   }

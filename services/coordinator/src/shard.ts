@@ -32,7 +32,7 @@ import type { Snapshots } from "./snapshots.ts";
  * it is read to its confirmed end, what is found there is replayed, and whatever is not found is decided again.
  */
 export type ShardPhase = "taking" | "fencing" | "replaying" | "active" | "lost" | "stopped";
-export type LossReason = "register" | "fenced" | "log" | "broken";
+type LossReason = "register" | "fenced" | "log" | "broken";
 
 export interface ShardOptions {
   readonly shard: number;
@@ -48,8 +48,8 @@ export interface ShardOptions {
 }
 
 /** Changes and reads that wait for one shard. */
-export const QUEUE_BYTES_MAX = 16 * 1024 * 1024;
-export const QUESTIONS_MAX = 10_000;
+const QUEUE_BYTES_MAX = 16 * 1024 * 1024;
+const QUESTIONS_MAX = 10_000;
 /** Pause before another attempt after the log or the metadata refused, ms. */
 const RETRY_MS = 50;
 /** Pause until records that are committed can be read, ms. */
@@ -306,7 +306,7 @@ export class Shard {
     for (const q of questions) q.answer(this.#state);
   }
   #answer(change: Change): void {
-    this.#options.metrics.offsetsCommitted.inc(change.decision?.records.length ?? 0);
+    if (change.request.kind === "commit") this.#options.metrics.offsetsCommitted.inc(change.decision?.records.length ?? 0);
     if (!change.done && change.decision !== undefined) change.answer(change.decision.reply);
   }
 

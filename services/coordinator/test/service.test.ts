@@ -97,6 +97,23 @@ describe("commit and fetch", () => {
     await until("the new topic shows", async () => Object.keys(await committed(one, "readers")).length === 0);
   });
 
+  test("offsets of a topic that is gone are removed, those of others stay", async () => {
+    await using cluster = await started();
+    const one = await alone(cluster);
+    await cluster.topic("bills", "55555555-5555-4555-8555-555555555555", 1);
+    cluster.highWatermarks.set("55555555-5555-4555-8555-555555555555/0", 9);
+    await one.client.commit({ group: "readers", offsets: [offset(0, 7), { ...offset(0, 9), topic: "bills" }] }, call);
+    await cluster.store.txn({ compare: [], then: [{ kind: "delete", key: cluster.keys.topic("default", "bills") }] });
+    await until("one offset is left", async () => (await one.metrics.value("sluice_coordinator_offsets_count")) === 1);
+    expect(await committed(one, "readers")).toEqual({ "orders/0": 7 });
+    const log = cluster.partitions.flatMap((p) => p.lines);
+    expect(log.filter((line) => line.includes("readers"))).toEqual([
+      expect.stringContaining("/0=7"),
+      expect.stringContaining("/0=9"),
+      expect.stringContaining("/0=undefined"),
+    ]);
+  });
+
   test("bad names and requests are refused", async () => {
     await using cluster = await started();
     const { client } = await alone(cluster);

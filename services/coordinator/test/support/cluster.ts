@@ -69,6 +69,7 @@ export class TestCluster implements AsyncDisposable {
       identity: { id: memberId(id), instance: instanceId(systemRandom.uuid()), zone: "a" },
       metrics,
       health,
+      topicSweepMs: 20,
       rpcListener: createListener("rpc", { bind: "127.0.0.1:0" }),
       logs: {
         log: (shard) => new FakeLog(this.partitions[shard] as FakePartition),
