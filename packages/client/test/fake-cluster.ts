@@ -67,7 +67,6 @@ export class FakeCluster {
   readonly configs = new Map<string, Record<string, string>>();
   readonly commits = new Map<string, { offset: number; metadata: string }>();
   readonly arrivals: Arrival[] = [];
-  /** Every stream that was opened. */
   produceStreams = 0;
   consumeStreams = 0;
   nextProducerId = 1000;
