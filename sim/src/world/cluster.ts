@@ -31,6 +31,8 @@ export class Cluster {
   readonly rng: Rng;
   readonly timers = scaleTimers(TIME_SCALE);
   trace: (line: string) => void;
+  /** A state change that a broker has logged. */
+  onLog: (event: string) => void = () => undefined;
   /** Whom the controller has assigned, and how. */
   assigned = 0;
   #revision = 1;
@@ -90,6 +92,7 @@ export class Cluster {
   }
 
   #onEffect(broker: Broker, e: Effect): void {
+    if (e.kind === "log") this.onLog(e.event);
     if (e.kind === "log") this.trace(`${broker.name} ${e.event} ${JSON.stringify(e.fields)}`);
     else if (e.kind === "alarm") this.trace(`${broker.name} ALARM ${e.cause} ${e.message}`);
     else if (e.kind === "stepDown") this.trace(`${broker.name} steps down: ${e.reason}`);

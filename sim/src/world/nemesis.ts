@@ -24,6 +24,10 @@ export class Nemesis {
     };
     const chance = options.metadataFaultChance;
     metadata.faults = { lostChance: chance / 3, appliedLostChance: chance / 3, lateChance: chance / 3, lateMs: options.metadataLateMs };
+    cluster.onLog = (event) => {
+      if (event === "tail.end-chosen" && !this.#stopped && cluster.rng.chance(options.fenceRestartChance))
+        this.#restartSome(cluster.rng.between(0, 0.3));
+    };
     for (const kind of faultKinds) if (options.everyMs[kind] > 0) this.#later(kind, options.everyMs[kind]);
   }
   #later(kind: FaultKind, everyMs: number): void {
@@ -134,17 +138,19 @@ export class Nemesis {
     if (owner === undefined) return;
     if (rng.chance(0.6)) this.#hide(rng.pick(c.nodes).name, owner);
     if (owner === c.brokers[c.assigned]) c.reassign(true);
-    if (rng.chance(0.3)) return;
-    this.#afterwards(5, 60, () => {
-      for (const n of c.nodes) {
-        if (!n.process.up || rng.chance(0.3)) continue;
-        n.crash(rng.chance(0.5));
-        const { life } = n.process;
-        this.#afterwards(0.1, 3, () => {
-          if (n.process.life === life) this.#startNode(n);
-        });
-      }
-    });
+    if (rng.chance(0.7)) this.#afterwards(5, 60, () => this.#restartSome(3));
+  }
+  /** Some storage nodes die and are back within `withinMs`. */
+  #restartSome(withinMs: number): void {
+    const c = this.#cluster;
+    for (const n of c.nodes) {
+      if (!n.process.up || c.rng.chance(0.3)) continue;
+      n.crash(c.rng.chance(0.5));
+      const { life } = n.process;
+      this.#afterwards(0, withinMs, () => {
+        if (n.process.life === life) this.#startNode(n);
+      });
+    }
   }
   /** One member lags, one comes back wiped, one is out of reach: the new owner must wait for the last, not believe the empty one. */
   #wipeTakeover(): void {

@@ -6,6 +6,8 @@ import type { Rng } from "./random.ts";
 export interface RunOptions {
   readonly chaosMs: number;
   readonly zones: number;
+  /** Chance that storage nodes restart just when a fence quorum has answered. */
+  readonly fenceRestartChance: number;
   readonly segmentBytes: number;
   readonly segmentMs: number;
   readonly producers: number;
@@ -55,6 +57,7 @@ export function drawOptions(rng: Rng, short: boolean): RunOptions {
   const late = rng.chance(0.6);
   return {
     chaosMs,
+    fenceRestartChance: rng.chance(0.4) ? 0.6 : 0,
     zones: rng.pick([1, 3, 5]),
     segmentBytes: rng.pick([150, 250, 600, 1500, 1_000_000]),
     segmentMs: rng.pick([80, 400, 100_000]),
