@@ -65,6 +65,10 @@ export class DiskPressure {
       { unref: true },
     );
   }
+  /** From the warning on: uploads come first. */
+  get isHigh(): boolean {
+    return this.level === "warn" || this.level === "refuse";
+  }
   /** The disk refused a write: no need to look. */
   full(): void {
     this.#enter("refuse");

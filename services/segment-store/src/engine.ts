@@ -241,8 +241,12 @@ export class Engine {
 
   /** What is queued is written, then a checkpoint makes the next start short. */
   async close(): Promise<void> {
-    await this.#journal.settled();
-    if (!this.failed && !this.#journal.failed) await this.checkpoint().catch(() => undefined);
+    // A full disk is not waited for.
+    const { clock, timers } = this.#options;
+    const over = new AbortController();
+    if (!this.failed && !this.host.state.diskFull)
+      await Promise.race([this.checkpoint(), clock.sleep(timers.shutdownMs, over.signal)]).catch(() => undefined);
+    over.abort();
     await this.#journal.close();
     await this.files.close();
   }

@@ -145,6 +145,9 @@ class SegmentStoreProcess implements SegmentStore {
   }
 }
 
+/** Segments uploaded at one time when the disk is nearly full. */
+const UPLOADS_UNDER_PRESSURE = 4;
+
 /** Everything that exists once the cluster is known and the journal is read. */
 class Parts {
   readonly format: Format;
@@ -259,7 +262,7 @@ class Parts {
       clock,
       logger,
       timers,
-      uploadsMax: options.uploadsMax ?? 1,
+      uploadsMax: () => (this.pressure.isHigh ? UPLOADS_UNDER_PRESSURE : (options.uploadsMax ?? 1)),
       takeOverMs: options.takeOverMs ?? timers.offloadTakeOverMs,
       onDropped: async () => {
         await compactor.run();

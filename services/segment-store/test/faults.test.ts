@@ -67,7 +67,14 @@ describe("a failed sync", () => {
     e.engine.host.setDiskFull(false);
     e.fill(s, 5, 6);
     expect(await e.durable(s, 6)).toMatchObject({ code: 0 });
+    // A stop does not wait for room; what waited was never acknowledged.
+    disk.writeError = "ENOSPC";
+    e.fill(s, 7, 7);
+    await systemClock.sleep(20);
     await e.close();
+    const again = await TestEngine.open(folder.path);
+    expect(await again.fence(0, 2)).toMatchObject({ trusted: true, last: 6 });
+    await again.close();
   });
 });
 

@@ -69,6 +69,7 @@ export class Journal {
   #flushing = false;
   #scheduled = false;
   #failed = false;
+  #closing = false;
   #closed = false;
   #file: JournalFile | undefined;
   #fileNumber: number;
@@ -152,6 +153,7 @@ export class Journal {
     if (!this.#flushing) void this.#run();
   }
   async close(): Promise<void> {
+    this.#closing = true;
     await this.settled();
     this.#closed = true;
     this.#markTimer?.cancel();
@@ -210,21 +212,32 @@ export class Journal {
   }
 
   async #toDisk(file: JournalFile, position: number, group: BuiltGroup): Promise<void> {
-    const { clock, metrics, listener } = this.#options;
-    for (;;) {
-      try {
-        await file.file.write(group.parts, position);
-        break;
-      } catch (error) {
-        // Nothing of this group was acknowledged, so it may be written again, over itself. A sync is never tried again.
-        if ((error as { code?: string }).code !== "ENOSPC" || this.#closed) throw error;
-        listener.noSpace();
-        await clock.sleep(NO_SPACE_RETRY_MS);
-      }
-    }
+    const { clock, metrics } = this.#options;
+    // Nothing of this group was acknowledged, so it may be written again, over itself. A sync is never tried again.
+    await this.#whileNoSpace(() => file.file.write(group.parts, position));
     const began = clock.monotonicMs();
     await file.file.sync();
     metrics.synced((clock.monotonicMs() - began) / 1000);
+  }
+  /** Stopped on a full disk: what waits was never acknowledged, and the next start finds the journal as it is. */
+  #giveUp(): Promise<never> {
+    this.#closed = true;
+    for (const resolve of this.#idle.splice(0)) resolve();
+    return Promise.withResolvers<never>().promise;
+  }
+  /** Tries again for as long as the disk is full; every other error is final. */
+  async #whileNoSpace<T>(work: () => Promise<T>): Promise<T> {
+    const { clock, listener } = this.#options;
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        if ((error as { code?: string }).code !== "ENOSPC" || this.#closed) throw error;
+        listener.noSpace();
+        if (this.#closing) return this.#giveUp();
+        await clock.sleep(NO_SPACE_RETRY_MS);
+      }
+    }
   }
 
   /** Moves the head of the queue into the builder: the last sequence taken (0 = none), and who wants to know when it is durable. */
@@ -253,7 +266,7 @@ export class Journal {
     let file = this.#file;
     let fileHeader: Parameters<GroupBuilder["finish"]>[1];
     if (file === undefined || this.#at + bytes > file.capacity) {
-      file = await files.begin(this.#fileNumber + 1, bytes);
+      file = await this.#whileNoSpace(() => files.begin(this.#fileNumber + 1, bytes));
       this.#fileNumber = file.fileNumber;
       this.#file = file;
       this.#at = FILE_HEADER_BYTES;

@@ -27,7 +27,8 @@ export interface SegmentDutyOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly timers: Timers;
-  readonly uploadsMax: number;
+  /** Segments uploaded at one time: more when the disk fills up. */
+  readonly uploadsMax: () => number;
   readonly takeOverMs: number;
   /** Called after copies were dropped: journal files may be free now. */
   readonly onDropped: () => Promise<void>;
@@ -162,7 +163,7 @@ export class SegmentDuty {
     if (s.status === "FAILED" || s.status === "INCOMPLETE" || s.status === "REBUILD") {
       if (entry !== undefined && isMember(entry.record, self)) return false;
     }
-    const found = await lookUpSegment(store, keys, s.partition, s.id);
+    const found = await lookUpSegment(store, keys, s);
     if (found.record !== undefined && found.record.phase !== "OPEN" && isMember(found.record, self)) {
       await this.#sealByKey(s, found);
       return false;
@@ -196,7 +197,7 @@ export class SegmentDuty {
 
   #considerUpload(s: Segment, record: SegmentRecord, watched: Watched): void {
     const { uploader, uploadsMax, takeOverMs, clock } = this.#options;
-    if (uploader === undefined || this.#uploading.has(s.key + s.partitionKey) || this.#uploading.size >= uploadsMax) return;
+    if (uploader === undefined || this.#uploading.has(s.key + s.partitionKey) || this.#uploading.size >= uploadsMax()) return;
     // Of a SEALED segment the first live replica is the uploader; an upload under way is taken over only when it does not get on.
     const turns = this.#rank(record) + (record.phase === "UPLOADING" ? 1 : 0);
     if (clock.monotonicMs() - watched.sinceMs < turns * takeOverMs) return;
@@ -212,7 +213,7 @@ export class SegmentDuty {
   async #upload(uploader: Uploader, s: Segment, watched: Watched): Promise<void> {
     const { store, keys, self } = this.#options;
     try {
-      const found = await lookUpSegment(store, keys, s.partition, s.id);
+      const found = await lookUpSegment(store, keys, s);
       const { key, record, modRevision } = found;
       if (key === undefined || record === undefined || !isMember(record, self)) return;
       if (record.phase !== "SEALED" && record.phase !== "UPLOADING") return;
@@ -242,7 +243,7 @@ export class SegmentDuty {
     // Both clocks: a wall clock that jumped must not take the copies from readers that just learned of the object.
     if (clock.wallMs() - (record.offloadedAtMs ?? clock.wallMs()) < graceMs) return;
     if (clock.monotonicMs() - watched.sinceMs < Math.min(graceMs, MIN_GRACE_SEEN_MS) + this.#rank(record) * takeOverMs) return;
-    const { key, record: now, modRevision } = await lookUpSegment(store, keys, s.partition, s.id);
+    const { key, record: now, modRevision } = await lookUpSegment(store, keys, s);
     if (key === undefined || now?.phase !== "OFFLOADED" || now.object === undefined) return;
     const done = await replaceRecord(store, { key, record: now, modRevision }, { ...now, phase: "LOCAL_DELETING" }, this.#stop.signal);
     if (done) logger.info("local copies are released", { partition: s.partitionKey, segment: s.key, object: now.object.key });
@@ -251,7 +252,7 @@ export class SegmentDuty {
   /** The key says that the copies may go: a linearizable read, then the drop, then this node leaves the replicas. */
   async #release(s: Segment): Promise<boolean> {
     const { store, keys, host } = this.#options;
-    const found = await lookUpSegment(store, keys, s.partition, s.id);
+    const found = await lookUpSegment(store, keys, s);
     const phase = found.record?.phase;
     if (phase === undefined || !RELEASED.has(phase)) return false;
     if (s.status === "OPEN" || s.status === "FENCED" || s.status === "FENCED_EMPTY") await this.#sealByKey(s, found);
@@ -262,7 +263,7 @@ export class SegmentDuty {
     if (phase === "LOCAL_DELETING") await this.#leave(s, found);
     return true;
   }
-  async #leave(s: { readonly partition: Segment["partition"]; readonly id: Segment["id"] }, first: SegmentLookup): Promise<void> {
+  async #leave(s: Pick<Segment, "partition" | "id" | "base">, first: SegmentLookup): Promise<void> {
     const { store, keys, self } = this.#options;
     let found = first;
     for (;;) {
@@ -273,7 +274,7 @@ export class SegmentDuty {
       if (replicas.length === record.replicas.length) return;
       const next: SegmentRecord = { ...kept, replicas, phase: replicas.length === 0 ? "LOCAL_DELETED" : "LOCAL_DELETING" };
       if (await replaceRecord(store, { key, record, modRevision }, next, this.#stop.signal)) return;
-      found = await lookUpSegment(store, keys, s.partition, s.id);
+      found = await lookUpSegment(store, keys, s);
     }
   }
   /** Copies on nodes that are gone for good, or were wiped, leave with the help of any other node. */
@@ -282,7 +283,8 @@ export class SegmentDuty {
     for (const p of view.partitions.values()) {
       for (const { record } of p.segments.values()) {
         if (record.phase !== "LOCAL_DELETING" || record.replicas.length === 0 || !record.replicas.every((r) => this.#isGone(r))) continue;
-        await this.#leave({ partition: p.id, id: record.segment }, await lookUpSegment(store, keys, p.id, record.segment));
+        const copy = { partition: p.id, id: record.segment, base: record.base };
+        await this.#leave(copy, await lookUpSegment(store, keys, copy));
       }
     }
   }

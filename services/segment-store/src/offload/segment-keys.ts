@@ -12,15 +12,31 @@ export interface SegmentLookup {
   readonly modRevision: number;
 }
 
-/** One linearizable read of everything that decides about a copy. */
-export async function lookUpSegment(store: MetadataStore, keys: Keys, p: PartitionId, id: SegmentId): Promise<SegmentLookup> {
-  const { entries } = await store.list(keys.partition(p));
+/**
+ * One linearizable read of everything that decides about a copy. With its base the segment has one possible key; a copy that was never given a base
+ * is looked for among all keys of the partition.
+ */
+export async function lookUpSegment(
+  store: MetadataStore,
+  keys: Keys,
+  s: { readonly partition: PartitionId; readonly id: SegmentId; readonly base: number | undefined },
+): Promise<SegmentLookup> {
+  const stateKey = keys.state(s.partition);
+  const { results } = await store.txn({
+    compare: [],
+    then: [
+      { kind: "get", key: stateKey },
+      s.base === undefined
+        ? { kind: "list", prefix: keys.segments(s.partition) }
+        : { kind: "get", key: keys.segment(s.partition, s.base, s.id) },
+    ],
+  });
   let state: PartitionState | undefined;
   let found: { key: string; record: SegmentRecord; modRevision: number } | undefined;
-  for (const e of entries) {
+  for (const e of results.flatMap((r) => (r.kind === "range" ? r.entries : []))) {
     const name = parsePartitionKeyName(keys, e.key);
     if (name?.kind === "state") state = partitionStateCodec.decode(e.value);
-    else if (name?.kind === "segment" && sameSegment(name.segment, id))
+    else if (name?.kind === "segment" && sameSegment(name.segment, s.id))
       found = { key: e.key, record: segmentCodec.decode(e.value), modRevision: e.modRevision };
   }
   return { state, key: found?.key, record: found?.record, modRevision: found?.modRevision ?? 0 };
