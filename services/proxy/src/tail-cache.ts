@@ -1,5 +1,5 @@
 import { BatchCursor } from "@sluice/core/log";
-import { partitionKey, type ErrorCode, type PartitionId, type PartitionKey } from "@sluice/core/model";
+import { partitionKey, type PartitionId, type PartitionKey } from "@sluice/core/model";
 import type { Marks, TailFollower, TailListener } from "@sluice/partition-client";
 import type { Clock, Timer } from "@sluice/runtime";
 
@@ -25,8 +25,6 @@ interface Entry {
 export interface Tail {
   readonly partition: PartitionId;
   readonly marks: Marks | undefined;
-  /** Why nobody pushes now; undefined while somebody does. */
-  readonly interrupted: ErrorCode | undefined;
   /** Grows with everything that the owner says. */
   readonly version: number;
 }
@@ -41,7 +39,6 @@ const EMPTY = new Uint8Array(0);
 class PartitionTail implements Tail {
   readonly partition: PartitionId;
   marks: Marks | undefined;
-  interrupted: ErrorCode | undefined;
   version = 0;
   readers = 0;
   idle: Timer | undefined;
@@ -176,17 +173,14 @@ export class TailCache {
         if (next !== undefined && next < marks.highWatermark) this.#drop(tail);
         wakeAll(tail);
       },
-      onInterrupted: (code) => {
-        tail.interrupted = code;
-        wakeAll(tail);
-      },
+      // Nobody pushes now: readers look whether storage knows more, and wait again. Following goes on by itself.
+      onInterrupted: () => wakeAll(tail),
     };
   }
   /** False: said by an older owner than one that was heard; nothing of it is used. */
   #advance(tail: PartitionTail, marks: Marks): boolean {
     const known = tail.marks;
     if (known !== undefined && marks.epoch < known.epoch) return false;
-    tail.interrupted = undefined;
     if (known === undefined || marks.epoch > known.epoch || marks.highWatermark >= known.highWatermark) tail.marks = marks;
     return true;
   }

@@ -1,5 +1,5 @@
 import { topicCodec, type ClusterView, type Keys } from "@sluice/catalog";
-import { checkName, SluiceError, type PartitionId, type TopicId, type TopicRecord } from "@sluice/core/model";
+import { checkName, SluiceError, type PartitionId, type TopicRecord } from "@sluice/core/model";
 import type { MetadataStore } from "@sluice/metadata";
 import { proxyLimits } from "./limits.ts";
 
@@ -34,10 +34,6 @@ export class Topics {
       this.#lookups.set(key, lookup);
     }
     return lookup;
-  }
-  /** Whether a topic id is still in use, as far as the view knows: a new one that it has not seen yet counts. */
-  gone(id: TopicId): boolean {
-    return this.#view.topicsById.get(id)?.phase === "DELETING";
   }
 
   async #lookUp(tenant: string, name: string): Promise<TopicRecord> {
