@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ensureEtcd34, tempDir, type TempDir } from "@sluice/test-support";
@@ -44,11 +45,14 @@ const jsonl = (text: string): Line[] =>
     .split("\n")
     .filter((line) => line !== "")
     .map((line) => JSON.parse(line) as Line);
+/** A zombie has ended: in a container the first process may take its time to collect it. */
 const alive = (pid: number): boolean => {
   try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
+    process.kill(pid, 0);
+    return !/^\d+ \(.*\) Z/.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch (error) {
+    // No /proc on this system: the signal was answered, so the process is there.
+    return (error as NodeJS.ErrnoException).code === "ENOENT" && process.platform !== "linux";
   }
 };
 
