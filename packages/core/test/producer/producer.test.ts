@@ -1,5 +1,5 @@
 import { describe, expect, test } from "@jest/globals";
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { codeOf, limits } from "../../src/model/index.ts";
 import {
   advanceProducers,
@@ -136,7 +136,7 @@ describe("snapshot", () => {
     fc.assert(
       fc.property(tables, ({ table }) => {
         const bytes = encodeProducers(table);
-        for (const e of [...table.entries.values()])
+        for (const e of table.entries.values())
           for (const b of e.batches) stored(table, e.id, e.epoch, b.firstSequence, b.firstOffset, b.lastOffset - b.firstOffset + 1, 999);
         expect(encodeProducers(table)).toEqual(bytes);
       }),
