@@ -1,6 +1,6 @@
 import { createLogger, type LogLevel } from "@sluice/runtime";
 import { DEFAULT_ENDPOINT, portsFrom } from "../defaults.ts";
-import { exitCodes } from "../exit.ts";
+import { CommandFailure, exitCodes, messageOf } from "../exit.ts";
 import { startStandalone } from "../standalone/standalone.ts";
 import type { Terminal } from "../terminal.ts";
 
@@ -21,6 +21,10 @@ export async function standalone(options: StandaloneCommandOptions, terminal: Te
     host: options.listen,
     allowUnauthenticated: options.allowUnauthenticated,
     logger: createLogger({ level: options.logLevel, fields: { pid: process.pid } }),
+  }).catch((cause: unknown) => {
+    // The commonest reason why a first start fails: something else has the default port.
+    if (!messageOf(cause).includes("cannot listen on")) throw cause;
+    throw new CommandFailure(`${messageOf(cause)}; choose other ports: --port-base N`, exitCodes.usage, { cause });
   });
   await terminal.out(banner(server));
   if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
