@@ -86,7 +86,8 @@ export function sendGrpc(address: string, path: string, body: Uint8Array): Promi
       te: "trailers",
     });
     const look = (headers: Readonly<Record<string, unknown>>): void => {
-      if (headers["grpc-status"] !== undefined) status = String(headers["grpc-status"]);
+      const value = headers["grpc-status"];
+      if (typeof value === "string") status = value;
     };
     stream.on("response", look);
     stream.on("trailers", look);
