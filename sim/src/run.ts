@@ -70,7 +70,8 @@ function finish(cluster: Cluster, late: boolean): void {
   const { history, brokers, metadata, nodes, scheduler } = cluster;
   if (late)
     history.violation(
-      `liveness: ${cluster.producers.filter((p) => !p.idle).length} producers still wait; ${brokers.map((b) => `${b.name} ${b.machine.role.kind}`).join(", ")}`,
+      `liveness: ${cluster.producers.filter((p) => !p.idle).length} producers still wait; ` +
+        brokers.map((b) => `${b.name} ${b.machine.role.kind}`).join(", "),
     );
   scheduler.run(scheduler.now + 300);
   const owner = brokers.find((b) => b.machine.role.kind === "serving" && b.instance === metadata.state?.ownerInstance);

@@ -6,7 +6,8 @@ import type { Batch, History } from "./history.ts";
 import { batchesOf } from "./history.ts";
 
 /**
- * After everything was healed: the log as the metadata names it is read from every replica. It must be whole and the same everywhere, and hold all that
+ * After everything was healed: the log as the metadata names it is read from every replica. It must be whole and the same everywhere, and
+ * hold all that
  * was ever acknowledged or seen, in order.
  */
 export function checkFinalLog(history: History, metadata: Metadata, nodes: readonly StorageNode[], committed: number): void {

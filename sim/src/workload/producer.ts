@@ -27,7 +27,8 @@ export interface ProducerOptions {
 }
 
 /**
- * A client. The idempotent kind sends each batch until it is acknowledged, several at once; the other kind sends once and lives with an unknown outcome.
+ * A client. The idempotent kind sends each batch until it is acknowledged, several at once; the other kind sends once and lives with an
+ * unknown outcome.
  */
 export class Producer {
   readonly process: Process;

@@ -11,7 +11,8 @@ import type { Scheduler } from "../world/scheduler.ts";
 import type { StorageNode } from "../world/storage-node.ts";
 
 /**
- * A proxy's catch-up reader: reads from storage nodes by a view of the metadata that it refreshes seldom, with the newest mark it was pushed. What a storage
+ * A proxy's catch-up reader: reads from storage nodes by a view of the metadata that it refreshes seldom, with the newest mark it was
+ * pushed. What a storage
  * node may serve by that mark is the node's rule.
  */
 export class Reader {

@@ -94,7 +94,7 @@ export class Broker {
     return machine;
   }
   crash(): void {
-    this.process.kill();
+    this.process.die();
     const { instance } = this;
     const { memberLeaseTtlMs } = this.#options.timers;
     this.#scheduler.after(this.#rng.between(0.5, 2) * memberLeaseTtlMs, () => this.#expire(instance));

@@ -46,9 +46,8 @@ export class Cluster {
     this.network = new Network(scheduler, rng);
     this.metadata = new Metadata(scheduler, rng, this.network, this.timers.metadataCallTimeoutMs);
     this.metadata.onApplied = (txn) => {
-      trace(
-        `applied epoch ${txn.state.epoch} ${txn.state.phase} ${txn.segments.map((s) => `${s.segment.epoch}-${s.segment.k} ${s.base}..${s.end ?? ""}`).join("; ")}`,
-      );
+      const segments = txn.segments.map((s) => `${s.segment.epoch}-${s.segment.k} ${s.base}..${s.end ?? ""}`).join("; ");
+      trace(`applied epoch ${txn.state.epoch} ${txn.state.phase} ${segments}`);
       this.history.transaction(txn, this.metadata.segments);
       for (const record of txn.segments) if (record.phase === "SEALED") checkCopies(this.history, record, this.nodes);
     };

@@ -18,7 +18,8 @@ export interface MetadataFaults {
 export const noMetadataFaults: MetadataFaults = { appliedLostChance: 0, lostChance: 0, lateChance: 0, lateMs: 0 };
 
 /**
- * The metadata store as the protocol may assume it: a linearizable register with conditional writes, whose answers can be lost and whose requests can be
+ * The metadata store as the protocol may assume it: a linearizable register with conditional writes, whose answers can be lost and whose
+ * requests can be
  * late. Members' keys live as long as their leases do.
  */
 export class Metadata {

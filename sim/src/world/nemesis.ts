@@ -130,7 +130,10 @@ export class Nemesis {
       }
     });
   }
-  /** Clients and storage nodes still talk to an owner that was superseded; a part of the nodes restarts right after it may have been fenced. */
+  /**
+   * Clients and storage nodes still talk to an owner that was superseded; a part of the nodes restarts right after it may have been
+   * fenced.
+   */
   #zombie(): void {
     const c = this.#cluster;
     const { rng } = c;

@@ -31,7 +31,7 @@ export class Process {
     this.#waiting = [];
     for (const run of waiting) this.deliver(run);
   }
-  kill(): void {
+  die(): void {
     this.up = false;
     this.paused = false;
     this.#waiting = [];

@@ -37,7 +37,8 @@ export interface NodeOptions {
 const header = newBatchHeader();
 
 /**
- * A storage node: the shipped replica machine over a model of its disk. Entries are written at once and durable when a flush ends; a power cut keeps what
+ * A storage node: the shipped replica machine over a model of its disk. Entries are written at once and durable when a flush ends; a power
+ * cut keeps what
  * was flushed and any prefix of the rest (a scan ends at the first group that is missing), a killed process loses nothing.
  */
 export class StorageNode {
@@ -95,7 +96,7 @@ export class StorageNode {
 
   /** Kills the process; a power cut also loses a part of what was not flushed. */
   crash(powerCut: boolean): void {
-    this.process.kill();
+    this.process.die();
     this.#flushing = false;
     this.#answers.clear();
     this.#origins.length = 0;

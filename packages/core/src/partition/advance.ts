@@ -8,8 +8,10 @@ import { resumeSegment, rolled, startRoll, submitRoll, tryFreeze } from "./roll.
 import type { Partition, Serving, SettledTxn } from "./state.ts";
 
 /**
- * The moves that follow from what a step has left behind: a settled transaction, a creation that is done, a reason to roll, a drained pipeline.
- * The parts of the machine leave marks (`settled`, `rollWanted`, `creation.done`, `recovery.step`) and know nothing of each other; this is the
+ * The moves that follow from what a step has left behind: a settled transaction, a creation that is done, a reason to roll, a drained
+ * pipeline.
+ * The parts of the machine leave marks (`settled`, `rollWanted`, `creation.done`, `recovery.step`) and know nothing of each other; this is
+ * the
  * one place that knows the order.
  */
 const MOVES_MAX = 8;

@@ -6,7 +6,8 @@ import { QUORUM } from "./state.ts";
 import type { BarrierWait, Partition, Serving } from "./state.ts";
 
 /**
- * Latest offset: an empty append that QUORUM members accept after the question arrived proves that no newer owner has fenced this one, so the
+ * Latest offset: an empty append that QUORUM members accept after the question arrived proves that no newer owner has fenced this one, so
+ * the
  * committed mark covers everything acknowledged before the question. One barrier answers all that wait; those that come while
  * it is under way wait for the next.
  */
@@ -24,7 +25,8 @@ export function answerWait(p: Partition, wait: BarrierWait, code: ErrorCode | un
 }
 
 /**
- * Refuses an append for what this owner knows of its producer or its log, once a barrier has shown that it is still the owner: one that was superseded
+ * Refuses an append for what this owner knows of its producer or its log, once a barrier has shown that it is still the owner: one that
+ * was superseded
  * without knowing it would give a final error for a batch that its successor is waiting for.
  */
 export function refuseByState(

@@ -9,7 +9,8 @@ import { QUORUM } from "./state.ts";
 import type { CopyTask, Partition, RebuildTask, Recovery, RecoveryMember } from "./state.ts";
 
 /**
- * R4: [base..end] on two members. A shorter copy is first compared (the longer one's suffix is read, the shorter one's chain hash extended by
+ * R4: [base..end] on two members. A shorter copy is first compared (the longer one's suffix is read, the shorter one's chain hash extended
+ * by
  * it), then given that suffix. Where the set has no second member to give it to, a new node takes the whole copy.
  * One task at a time: what is copied is bounded by the lag limit, a whole segment only in a set of two.
  */

@@ -34,7 +34,8 @@ export interface MetaGetEffect {
   readonly call: number;
 }
 /**
- * One transaction: IF mod(state) = expectedRevision (0 = compare create revision with 0) THEN put state and each of `segments` under its own
+ * One transaction: IF mod(state) = expectedRevision (0 = compare create revision with 0) THEN put state and each of `segments` under its
+ * own
  * key. Both branches then read: the register, the key of `readSegment` when given, and the log start. Answer: `metaTxnDone`.
  */
 export interface MetaTxnEffect {
@@ -75,7 +76,8 @@ export interface AppendTarget {
 }
 /**
  * One append frame to each target, in order, on the log link. `payload` empty (length 0) = probe, barrier or flush of `lac`, with
- * lastOffset = firstOffset - 1 and a `barrier` number. Neighbouring effects of one segment may be joined to one frame (offsets follow each other).
+ * lastOffset = firstOffset - 1 and a `barrier` number. Neighbouring effects of one segment may be joined to one frame (offsets follow each
+ * other).
  */
 export interface SendAppendEffect {
   readonly kind: "sendAppend";

@@ -63,7 +63,8 @@ export interface Register {
 
 /**
  * Answer to `metaTxn`. `applied` and `compareFailed` come from the store, with what the branch that ran has read;
- * `unknown` = the answer was lost, it may be applied now, later or never; `unavailable` = not sent. After both the machine sends the identical transaction again.
+ * `unknown` = the answer was lost, it may be applied now, later or never; `unavailable` = not sent. After both the machine sends the
+ * identical transaction again.
  */
 export interface MetaTxnInput {
   readonly kind: "metaTxnDone";
@@ -100,7 +101,8 @@ export interface ProducersReadInput {
 }
 
 /**
- * One whole batch, CRC and limits already checked by the host. The machine stamps offset and epoch into `batch` and owns the bytes until the
+ * One whole batch, CRC and limits already checked by the host. The machine stamps offset and epoch into `batch` and owns the bytes until
+ * the
  * last replica answered; the header is only read during `step`, so one object serves all calls.
  */
 export interface AppendInput {

@@ -4,7 +4,8 @@ import { QUORUM } from "./state.ts";
 import type { Partition, PendingBatch, Serving } from "./state.ts";
 
 /**
- * What must hold after every step, checked in production after each input that is not an append or its answer: a broken one stops the partition
+ * What must hold after every step, checked in production after each input that is not an append or its answer: a broken one stops the
+ * partition
  * (alarm and step down), never the process. The first broken rule in words; undefined when all hold.
  */
 export function brokenInvariant(p: Partition): string | undefined {

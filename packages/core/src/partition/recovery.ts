@@ -200,8 +200,10 @@ function tableOf(p: Partition, bytes: Uint8Array | undefined, end: number, out: 
 }
 
 /**
- * The tail is sealed already (a planned move, or a take-over that died after A6 of an earlier one): nothing to fence or to copy, its end stands in
- * the key. Only the producers are asked for, by a fence that changes nothing of a sealed copy. A copy that still has more than the end never
+ * The tail is sealed already (a planned move, or a take-over that died after A6 of an earlier one): nothing to fence or to copy, its end
+ * stands in
+ * the key. Only the producers are asked for, by a fence that changes nothing of a sealed copy. A copy that still has more than the end
+ * never
  * got its Seal: it gets it now.
  */
 function considerSealed(p: Partition, r: Recovery, now: number, out: Effect[]): void {

@@ -8,7 +8,8 @@ import type { Partition, Serving } from "./state.ts";
 import { submit } from "./transaction.ts";
 
 /**
- * Planned move:  announce RELEASING (the next owner then waits at most a second) ─► stop intake, drain ─► seal the own tail and set UNOWNED in
+ * Planned move:  announce RELEASING (the next owner then waits at most a second) ─► stop intake, drain ─► seal the own tail and set
+ * UNOWNED in
  * one transaction ─► step down. The next owner finds a sealed tail and has nothing to fence.
  */
 export function onRelease(p: Partition, input: ReleaseInput, now: number, out: Effect[]): void {

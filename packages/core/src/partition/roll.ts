@@ -18,7 +18,8 @@ import { submit } from "./transaction.ts";
  *   quiesce   new appends wait, the members catch up, the next segment is created; answers still count, the roll can still be called off
  *   frozen    F1: irrevocable. F2 the end, F3 the segment (made already, or made now), F4 the transaction, F5 the rest is sent again
  *
- * While two members answer, the roll takes all three steps, so that a metadata store that has just died costs no produce request. With fewer
+ * While two members answer, the roll takes all three steps, so that a metadata store that has just died costs no produce request. With
+ * fewer
  * than two nothing can be acknowledged anyway and the segment is frozen at once.
  */
 const ROLLS_IN_ROW_MAX = 7;

@@ -5,7 +5,8 @@ import { alarm, control } from "./machine.ts";
 import type { Partition } from "./state.ts";
 
 /**
- * Telling the copies of a sealed segment their end, only ever after the transaction that publishes it is known to have committed. A few tries: a node that
+ * Telling the copies of a sealed segment their end, only ever after the transaction that publishes it is known to have committed. A few
+ * tries: a node that
  * was not reached looks the segment's key up by itself.
  */
 const TRIES_MAX = 5;

@@ -228,7 +228,10 @@ export interface PendingTxn {
   settleCall: number;
 }
 
-/** A transaction of ours that is known to have committed, or a claim that is known to have lost; taken up by advance.ts within the same step. */
+/**
+ * A transaction of ours that is known to have committed, or a claim that is known to have lost; taken up by advance.ts within the same
+ * step.
+ */
 export interface SettledTxn {
   readonly purpose: TxnPurpose | "claimLost" | "resume";
   readonly segments: readonly SegmentRecord[];
@@ -307,7 +310,9 @@ export interface BarrierWait {
   readonly deadlineMs: number;
   /** Answered by a barrier of this number or a later one. */
   readonly number: number;
-  /** An append that is to be refused once the barrier has shown that this is still the owner; undefined = a question for the latest offset. */
+  /**
+   * An append that is to be refused once the barrier has shown that this is still the owner; undefined = a question for the latest offset.
+   */
   readonly refusal: { readonly code: ErrorCode; readonly baseOffset: number } | undefined;
 }
 

@@ -16,8 +16,10 @@ import { forgivePause, nextWake, tick } from "./tick.ts";
 import { onMetaTxn, onSettlingRead } from "./transaction.ts";
 
 /**
- * One input, in the order in which they happen. Changes `p` in place and pushes what is to be done to `out` (the caller's array, emptied by the caller).
- * Deterministic: the same inputs give the same effects. `now` is a monotonic clock in milliseconds. Never throws on what a peer or a client sent.
+ * One input, in the order in which they happen. Changes `p` in place and pushes what is to be done to `out` (the caller's array, emptied
+ * by the caller).
+ * Deterministic: the same inputs give the same effects. `now` is a monotonic clock in milliseconds. Never throws on what a peer or a
+ * client sent.
  */
 export function step(p: Partition, input: Input, now: number, out: Effect[]): void {
   if (input.kind === "append" || input.kind === "appended") {

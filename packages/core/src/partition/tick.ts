@@ -68,7 +68,8 @@ function tickServing(p: Partition, role: Serving, now: number, out: Effect[]): v
 function watchSlots(p: Partition, role: Serving, now: number, out: Effect[]): void {
   const { timers } = p.options;
   const { pipeline } = p;
-  // While the owner is unconfirmed and two members answer, nothing is frozen and so nobody is given up either (but for the memory he holds).
+  // While the owner is unconfirmed and two members answer, nothing is frozen and so nobody is given up either (but for the memory he
+  // holds).
   if (isUnconfirmed(p, now)) return;
   for (const slot of role.active.slots) {
     if (!answering(slot) || slot.next >= pipeline.unsent) continue;

@@ -14,7 +14,10 @@ export interface ReplicaChoice<C extends ReplicaCandidate = ReplicaCandidate> {
   /** In [0, 1): one draw per copy. */
   readonly random: () => number;
 }
-/** Above this many nodes the sets are drawn from a limited list of triples: fewer triples, fewer ways for three deaths to hit all copies of something. */
+/**
+ * Above this many nodes the sets are drawn from a limited list of triples: fewer triples, fewer ways for three deaths to hit all copies of
+ * something.
+ */
 export const COPYSET_NODES_MIN = 10;
 /** Each node shares its copies with about this many others. */
 const SCATTER_WIDTH = 4;

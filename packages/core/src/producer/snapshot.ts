@@ -111,7 +111,10 @@ export function decodeProducers(bytes: Uint8Array, producersMax: number = limits
   return table;
 }
 
-/** The table as the storage node's machine takes it (core/replica `ProducerTables`): one per segment, advanced by batches, given back with a fence. */
+/**
+ * The table as the storage node's machine takes it (core/replica `ProducerTables`): one per segment, advanced by batches, given back with
+ * a fence.
+ */
 export const producerTables = {
   decode(snapshot: Uint8Array): { advance(batch: ProducerBatch): void; encode(): Uint8Array } {
     const table = decodeProducers(snapshot);

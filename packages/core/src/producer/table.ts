@@ -44,7 +44,9 @@ export interface ProducerTable {
   /** Highest token of conditional appends; -1 = none. */
   fenceToken: number;
   newest: ProducerEntry | undefined;
-  /** Some producer was forgotten (expiry, the bound, a snapshot that was lost): one that is not here may have stored batches all the same. */
+  /**
+   * Some producer was forgotten (expiry, the bound, a snapshot that was lost): one that is not here may have stored batches all the same.
+   */
   forgotten: boolean;
 }
 
@@ -57,7 +59,8 @@ export const createProducers = (producersMax: number = limits.producersPerPartit
 });
 
 /**
- * `duplicate`: stored before at `offset`. `inFlight`: the same batch waits for its second copy at `offset`; answer when that one is answered.
+ * `duplicate`: stored before at `offset`. `inFlight`: the same batch waits for its second copy at `offset`; answer when that one is
+ * answered.
  */
 export type SequenceVerdict =
   | { readonly kind: "fresh" }
@@ -72,8 +75,10 @@ const FORGOTTEN: SequenceVerdict = { kind: "refused", code: "UNKNOWN_PRODUCER" }
 
 /**
  * Judges a batch of an idempotent producer (id 0 or more) against what is stored and in flight. Changes nothing.
- * A producer that is not here starts at sequence 0. Any other sequence is a gap (its first batch is still on the way); only when somebody was forgotten may it
- * be an old producer, whose batch could be a retry of a stored one: it has to start anew. Kafka accepts both, and lets pipelined batches overtake
+ * A producer that is not here starts at sequence 0. Any other sequence is a gap (its first batch is still on the way); only when somebody
+ * was forgotten may it
+ * be an old producer, whose batch could be a retry of a stored one: it has to start anew. Kafka accepts both, and lets pipelined batches
+ * overtake
  * the first one at a new owner.
  */
 export function checkSequence(table: ProducerTable, id: number, epoch: number, firstSequence: number, records: number): SequenceVerdict {
@@ -143,7 +148,8 @@ export function noteInFlight(
 }
 
 /**
- * Takes in a stored batch, in offset order. Batches that the table knows already (a snapshot was taken after them) change nothing, so a snapshot
+ * Takes in a stored batch, in offset order. Batches that the table knows already (a snapshot was taken after them) change nothing, so a
+ * snapshot
  * may be advanced by a run that starts before it.
  */
 export function advanceProducers(table: ProducerTable, batch: ProducerBatch): void {
@@ -184,7 +190,8 @@ function forget(table: ProducerTable, id: number): void {
 }
 
 /**
- * Forgets what lies above `lastOffset`: a suffix that recovery or a seal gave up. A producer of whom nothing is left keeps its place: which of its batches came
+ * Forgets what lies above `lastOffset`: a suffix that recovery or a seal gave up. A producer of whom nothing is left keeps its place:
+ * which of its batches came
  * before is not known then, and its next one is taken with any sequence.
  */
 export function truncateProducers(table: ProducerTable, lastOffset: number): void {

@@ -14,8 +14,10 @@ export function show(e: Effect): string | undefined {
       return undefined;
     case "metaGet":
       return "? read the register";
-    case "metaTxn":
-      return `? write if revision ${e.expectedRevision}: epoch ${e.state.epoch} ${e.state.phase}${e.segments.map((s) => `; ${segment(s)}`).join("")}`;
+    case "metaTxn": {
+      const segments = e.segments.map((s) => `; ${segment(s)}`).join("");
+      return `? write if revision ${e.expectedRevision}: epoch ${e.state.epoch} ${e.state.phase}${segments}`;
+    }
     case "control": {
       const r = e.body.request;
       const key = segmentKey(r.segment);

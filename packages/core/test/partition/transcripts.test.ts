@@ -3,7 +3,8 @@ import { describe, expect, test } from "@jest/globals";
 import { World } from "./world.ts";
 
 /**
- * Replays testdata/partition/*.txt. A block is commands, a line of dashes, and what they print; a blank line ends it. UPDATE_TRANSCRIPTS=1 writes
+ * Replays testdata/partition/*.txt. A block is commands, a line of dashes, and what they print; a blank line ends it. UPDATE_TRANSCRIPTS=1
+ * writes
  * the output anew: read the difference before it is committed.
  */
 const folder = new URL("../../testdata/partition/", import.meta.url);

@@ -18,7 +18,8 @@ const optionsOf = (words: Words): Map<string, string> =>
 const namesOf = (words: Words): string[] => words.filter((w) => !w.includes("="));
 
 /**
- * One partition machine among fake surroundings, driven by short commands; what it asks for waits until a command answers it. The commands are
+ * One partition machine among fake surroundings, driven by short commands; what it asks for waits until a command answers it. The commands
+ * are
  * listed in testdata/partition/README.md.
  */
 export class World {
