@@ -43,8 +43,11 @@ const ETCD_PORTS = ["client", "peer"];
 /** Set by the layout itself, one value a process. */
 const OWN_KEYS = new Set(["id", "zone", "data.folder", "metadata.endpoints", "objectStore.url"]);
 
-const listenersOf = (def: ConfigDef): string[] =>
-  Object.keys(def.spec).flatMap((key) => /^listener\.([A-Za-z0-9]+)\.bind$/.exec(key)?.[1] ?? []);
+/** In the order of the configuration, health last. */
+const listenersOf = (def: ConfigDef): string[] => {
+  const names = Object.keys(def.spec).flatMap((key) => /^listener\.([A-Za-z0-9]+)\.bind$/.exec(key)?.[1] ?? []);
+  return [...names.filter((name) => name !== "health"), ...names.filter((name) => name === "health")];
+};
 const addressName = (listener: string): string => (listener === "health" ? "metrics" : listener);
 
 export interface LayoutInput {
