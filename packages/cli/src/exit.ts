@@ -28,12 +28,18 @@ export class CommandFailure extends Error {
 
 const USAGE_CODES: ReadonlySet<ErrorCode> = new Set(["INVALID_CONFIG"]);
 
+/** Where the command line knows the next thing to type, that is the hint. */
+const NEXT_COMMANDS: Partial<Record<ErrorCode, string>> = {
+  UNKNOWN_TOPIC: "List them: sluice topic list; or create it: sluice topic create NAME --partitions N",
+  UNREACHABLE: "Start a server: sluice standalone; or name another: --endpoint HOST:PORT, or SLUICE_ENDPOINT",
+};
+
 /** One line (two with a hint) for a person, and the exit code, of anything thrown. */
 export function explain(error: unknown): { readonly text: string; readonly exitCode: number } {
   const message = messageOf(error);
   if (isSluiceError(error)) {
     const exitCode = USAGE_CODES.has(error.code) ? exitCodes.usage : exitCodes.failure;
-    return { text: `sluice: ${error.code}: ${message}\n  ${errorCatalogue[error.code].hint}`, exitCode };
+    return { text: `sluice: ${error.code}: ${message}\n  ${NEXT_COMMANDS[error.code] ?? errorCatalogue[error.code].hint}`, exitCode };
   }
   const exitCode = (error as { exitCode?: unknown } | undefined)?.exitCode;
   return { text: `sluice: ${message}`, exitCode: typeof exitCode === "number" ? exitCode : exitCodes.failure };

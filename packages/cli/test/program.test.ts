@@ -68,10 +68,11 @@ test("a folder without a cluster is a failure that names the way out", async () 
 });
 
 test("errors: the code, the hint, the exit code", () => {
-  expect(explain(new SluiceError("UNKNOWN_TOPIC", "no topic x"))).toEqual({
-    text: "sluice: UNKNOWN_TOPIC: no topic x\n  Create the topic, or check its name.",
+  expect(explain(new SluiceError("TOPIC_EXISTS", "x is there"))).toEqual({
+    text: "sluice: TOPIC_EXISTS: x is there\n  Choose another name, or use the existing topic.",
     exitCode: exitCodes.failure,
   });
+  expect(explain(new SluiceError("UNKNOWN_TOPIC", "no x")).text).toContain("sluice topic create NAME --partitions N");
   expect(explain(new SluiceError("INVALID_CONFIG", "x")).exitCode).toBe(exitCodes.usage);
   expect(explain(new UsageError("x")).exitCode).toBe(exitCodes.usage);
   expect(explain(new CommandFailure("x", exitCodes.unacknowledged))).toEqual({ text: "sluice: x", exitCode: exitCodes.unacknowledged });
