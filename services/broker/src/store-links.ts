@@ -1,9 +1,11 @@
 import type { ClusterView } from "@sluice/catalog";
+import { encodeAnnotations } from "@sluice/core/log";
 import { codeOf, type MemberId, type MemberRecord, type ReplicaId } from "@sluice/core/model";
 import type { ControlFailure, SendAppendEffect } from "@sluice/core/partition";
 import {
   appendCodec,
   appendedCodec,
+  EMPTY,
   FrameType,
   ReconnectingLink,
   type AppendedMessage,
@@ -41,6 +43,8 @@ export class StoreLinks {
   readonly #append: AppendMessage = appendCodec.create();
   readonly #appended: AppendedMessage = appendedCodec.create();
   readonly #unsubscribe: () => void;
+  #stampedMs = -1;
+  #stamp: Uint8Array = EMPTY;
 
   constructor(options: StoreLinksOptions) {
     this.#options = options;
@@ -74,14 +78,27 @@ export class StoreLinks {
     m.lastOffset = effect.lastOffset;
     m.lac = effect.lac;
     m.barrier = effect.barrier;
+    m.annotations = effect.payload.length === 0 ? EMPTY : this.#appendTime(effect.appendMs);
     for (const target of effect.targets) {
       const node = this.#nodes.get(target.replica.node);
       const link = node?.link.link;
-      if (node === undefined || link === undefined || node.incarnation !== target.replica.incarnation) continue;
+      if (node === undefined || link === undefined || node.incarnation !== target.replica.incarnation) {
+        // The machine may not know: the link ended before it took this member.
+        host.input({ kind: "link", node: target.replica.node, up: false, reason: "reset" });
+        continue;
+      }
       if (node.hosts.get(target.segmentNumber) !== host) node.hosts.set(target.segmentNumber, host);
       m.segmentNumber = target.segmentNumber;
       if (!link.send(appendCodec, 0, m, effect.payload)) link.close("OVERLOADED", "the node does not keep up with its appends");
     }
+  }
+  /** The broker's append time travels with the batch, so that all copies tell the same. One encoding for all frames of a millisecond. */
+  #appendTime(ms: number): Uint8Array {
+    if (ms !== this.#stampedMs) {
+      this.#stampedMs = ms;
+      this.#stamp = encodeAnnotations({ appendTimeMs: ms });
+    }
+    return this.#stamp;
   }
   /** The partition has moved on: answers for this node's segment are of no interest any more. */
   forget(host: PartitionHost): void {
