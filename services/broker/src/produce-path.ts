@@ -24,6 +24,7 @@ interface Rules {
   readonly topic: TopicRecord;
   readonly batch: {
     messageBytesMax: number;
+    crc32c: Crc32c;
     internal: boolean;
     timestamps: { nowMs: number; beforeMaxMs: number; afterMaxMs: number } | undefined;
   };
@@ -31,8 +32,8 @@ interface Rules {
 }
 
 /**
- * A produce frame's way through the broker: look up the partition, judge the header, hand the bytes to the machine, answer when it does.
- * The proxy has checked the CRC; storage nodes check it again before they sync. Nothing is decoded or copied here.
+ * A produce frame's way through the broker: look up the partition, judge header and CRC, hand the bytes to the machine, answer when
+ * it does. Storage nodes check the CRC again before they sync. Nothing is decoded or copied here.
  */
 export class ProducePath {
   readonly #options: ProducePathOptions;
@@ -68,7 +69,7 @@ export class ProducePath {
       return this.#refuse(link, correlation, creditBytes, errorNumber("INVALID_ARGUMENT"), undefined);
     if (rules.appendTime) {
       stampAppendTime(payload, 0, wallMs, this.#options.crc32c);
-      validateBatch(payload, 0, { ...rules.batch, internal: true, timestamps: undefined }, this.#header);
+      validateBatch(payload, 0, { ...rules.batch, internal: true, timestamps: undefined, crc32c: undefined }, this.#header);
     }
     const startedMs = clock.monotonicMs();
     const bytes = payload.length;
@@ -143,6 +144,8 @@ export class ProducePath {
         appendTime: settings.logAppendTime,
         batch: {
           messageBytesMax: settings.maxMessageBytes,
+          // Storage nodes check it too, and what they refuse could never leave the pipeline: one damaged batch would block its partition.
+          crc32c: this.#options.crc32c,
           internal: topic.name.startsWith(RESERVED_PREFIX),
           timestamps: settings.logAppendTime
             ? undefined

@@ -91,8 +91,9 @@ export function sendGrpc(address: string, path: string, body: Uint8Array): Promi
     };
     stream.on("response", look);
     stream.on("trailers", look);
-    stream.on("error", (error: Error) => end(error.message));
-    stream.on("close", () => end(`closed with ${stream.rstCode}`));
+    stream.on("error", () => undefined);
+    // RESOURCE_EXHAUSTED is also told by the stream's end, as gRPC maps it.
+    stream.on("close", () => end(stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM ? "8" : `closed with ${stream.rstCode}`));
     stream.resume();
     stream.end(body);
   });
