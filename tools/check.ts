@@ -28,6 +28,7 @@ const checks: ReadonlyArray<readonly [string, readonly string[]]> = [
   ["dead code", ["knip"]],
   ["protocol lint", ["buf", "lint", "packages/proto"]],
   ["generated code", ["node", "packages/proto/generate.ts", "--check"]],
+  ["generated pages", ["node", "tools/docs.ts", "--check"]],
   [
     "repository rules",
     [

@@ -107,7 +107,8 @@ export async function runInner(spec: ChainSpec, target: InnerTarget): Promise<Ch
   measuring = false;
   const cpuMs = cpu() - cpuBefore;
   stopped = true;
-  for (let i = 0; i < 200 && inFlight > 0; i += 1) await systemClock.sleep(10);
+  const drained = (): boolean => inFlight === 0;
+  for (let i = 0; i < 200 && !drained(); i += 1) await systemClock.sleep(10);
   for (const link of links.values()) link.close();
   if (failed > 0) throw new Error(`${failed} batches were refused`);
   const megabytes = (batches * batch.length) / 1e6;

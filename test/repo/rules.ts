@@ -158,7 +158,7 @@ export function checkReadmes(folders: readonly string[], files: readonly SourceF
           .split("\n")
           .slice(1)
           .find((l) => l.trim() !== "") ?? "";
-      if (!/\b[Nn]ever\b/.test(first))
+      if (!/\bnever\b/i.test(first))
         findings.push({ path: readme.path, line: 3, message: "the first paragraph must say what it never does" });
     }
   }
@@ -179,7 +179,14 @@ export function checkTests(files: readonly SourceFile[]): Finding[] {
   return findings;
 }
 
-const UNFINISHED = new RegExp(`\\b(${["TO" + "DO", "FIX" + "ME", "X" + "XX", "HA" + "CK"].join("|")})\\b`);
+// In two halves, so that this file does not find itself.
+const halves = [
+  ["TO", "DO"],
+  ["FIX", "ME"],
+  ["X", "XX"],
+  ["HA", "CK"],
+];
+const UNFINISHED = new RegExp(`\\b(${halves.map((h) => h.join("")).join("|")})\\b`);
 export function checkUnfinished(files: readonly SourceFile[]): Finding[] {
   const findings: Finding[] = [];
   for (const file of files)

@@ -57,9 +57,9 @@ describe("canaries", () => {
     expect(rules.checkReadmes(["packages/a"], file("packages/a/README.md", "# a\n\nDoes things.\n"))).toHaveLength(1);
   });
   test("a test switched off, and one without an assertion", () => {
-    expect(rules.checkTests(file("a.test.ts", `test.${"skip"}("x", () => expect(1).toBe(1));`))).toHaveLength(1);
+    expect(rules.checkTests(file("a.test.ts", ["test.", "skip", '("x", () => expect(1).toBe(1));'].join("")))).toHaveLength(1);
     expect(rules.checkTests(file("a.test.ts", 'test("x", () => {});'))).toHaveLength(1);
   });
-  test("a marker of unfinished work", () => expect(rules.checkUnfinished(file("a.ts", `// ${"TO" + "DO"}: later`))).toHaveLength(1));
+  test("a marker of unfinished work", () => expect(rules.checkUnfinished(file("a.ts", ["// TO", "DO: later"].join("")))).toHaveLength(1));
   test("a folder nobody knows", () => expect(rules.checkKnownFolders(["packages/nobody"])).not.toHaveLength(0));
 });

@@ -11,5 +11,6 @@ describe("murmur2", () => {
     ["lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971],
     ["abc", 479470107],
   ])("%s", (text, hash) => expect(murmur2(new TextEncoder().encode(text))).toBe(hash));
-  test("a partition is never negative", () => expect(partitionOfKey(new TextEncoder().encode("21"), 7)).toBe((-973932308 & 0x7fff_ffff) % 7));
+  test("a partition is never negative", () =>
+    expect(partitionOfKey(new TextEncoder().encode("21"), 7)).toBe((-973932308 & 0x7fff_ffff) % 7));
 });

@@ -31,6 +31,7 @@ export async function* requests<T>(call: Readable, context: ServerCallContext): 
 export class ServerResponseStream<Out> implements ResponseStream<Out> {
   readonly #call: Writable;
   readonly #context: ServerCallContext;
+  #draining: Promise<void> | undefined;
   constructor(call: Writable, context: ServerCallContext) {
     this.#call = call;
     this.#context = context;
@@ -45,8 +46,10 @@ export class ServerResponseStream<Out> implements ResponseStream<Out> {
   drained(): Promise<void> {
     const call = this.#call;
     if (!call.writableNeedDrain || this.#context.ended !== undefined || call.destroyed) return Promise.resolve();
-    return new Promise((resolve) => {
+    // One wait for all who ask: a consumer of many partitions asks for each.
+    this.#draining ??= new Promise((resolve) => {
       const done = (): void => {
+        this.#draining = undefined;
         for (const event of ["drain", "cancelled", "close", "error"]) call.off(event, done);
         this.#context.signal.removeEventListener("abort", done);
         resolve();
@@ -54,6 +57,7 @@ export class ServerResponseStream<Out> implements ResponseStream<Out> {
       for (const event of ["drain", "cancelled", "close", "error"]) call.once(event, done);
       this.#context.signal.addEventListener("abort", done, { once: true });
     });
+    return this.#draining;
   }
 }
 

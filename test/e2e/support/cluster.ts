@@ -1,5 +1,5 @@
-import { readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { cp, readFile, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { clusterUp, type ClusterHandle, type ClusterUpOptions } from "@sluice/cli";
 import { connect, type ConnectOptions, type Sluice } from "@sluice/client";
@@ -145,7 +145,9 @@ export class TestCluster {
   async [Symbol.asyncDispose](): Promise<void> {
     // Nobody needs a neat end here; what a test did not look at must not take time.
     for (const id of Object.keys(this.handle.spec.processes)) await this.handle.kill(id).catch(() => undefined);
-    if (this.#failed) say(`the cluster of the failed test was in ${this.handle.dir}`);
+    const keep = process.env["SLUICE_TEST_LOGS"];
+    if (keep !== undefined) await cp(join(this.handle.dir, "logs"), join(keep, basename(this.handle.dir)), { recursive: true });
+    else if (this.#failed) say("all logs of the next run: SLUICE_TEST_LOGS=FOLDER");
     await this.#cleanUp.disposeAsync();
   }
 }

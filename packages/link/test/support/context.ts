@@ -2,7 +2,7 @@ import { timers } from "@sluice/core/model";
 import { silentLogger, systemClock, systemRandom, type Clock } from "@sluice/runtime";
 import { Connection, type ConnectionOptions } from "../../src/connection.ts";
 import { memoryPair } from "../../src/memory-pair.ts";
-import type { Link, LinkCloseReason, LinkContext, LinkHandlers, LinkIdentity } from "../../src/index.ts";
+import type { LinkCloseReason, LinkContext, LinkHandlers, LinkIdentity } from "../../src/index.ts";
 
 export const identityOf = (memberId: string, more: Partial<LinkIdentity> = {}): LinkIdentity => ({
   clusterId: "cluster-one",
@@ -81,7 +81,3 @@ export const openPair = async (
   return pair;
 };
 export const topic = "0123abcd-0000-4000-8000-00000000beef";
-export const closeAll = async (links: readonly Link[]): Promise<void> => {
-  for (const link of links) link.close();
-  await turn(systemClock);
-};
