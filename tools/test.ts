@@ -60,7 +60,11 @@ const stages: Record<string, () => Promise<Count>> = {
   },
   unit: () => jest("unit", 300),
   contract: () => jest("contract", 300),
-  simulator: () => program(["node", "sim/src/main.ts", "--ci"], 420),
+  simulator: async () => {
+    const clean = await program(["node", "sim/src/main.ts", "--seeds", "1..1000"], 300);
+    const mutants = await program(["node", "sim/src/main.ts", "--mutants", "--within", "300"], 240);
+    return { passed: clean.passed + mutants.passed, failed: clean.failed + mutants.failed };
+  },
   e2e: () => jest("e2e", 900, 1),
 };
 

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "./ports.ts";
 import { tempDir, type TempDir } from "./temp.ts";
 import { ensureEtcd34 } from "./tools.ts";
+import { pauseProcess } from "./pause.ts";
 
 export interface EtcdOptions {
   /** Default: the system's. */
@@ -106,7 +107,7 @@ class LocalEtcd implements EtcdServer {
     await this.#exited;
   }
   pause(): void {
-    this.#child?.kill("SIGSTOP");
+    if (this.#child?.pid !== undefined) pauseProcess(this.#child.pid);
   }
   resume(): void {
     this.#child?.kill("SIGCONT");

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "./ports.ts";
 import { tempDir, type TempDir } from "./temp.ts";
 import { aptInstall, cachedTool, findGo, findProgram, run, say, type Tool, toolsDir } from "./tools.ts";
+import { pauseProcess } from "./pause.ts";
 
 /*
  * An S3 server for tests: versitygw where Go can build it (checks signatures, keeps its data over a kill), else moto, which comes from
@@ -185,7 +186,7 @@ class LocalS3 implements S3Server {
     await this.#exited;
   }
   pause(): void {
-    this.#child?.kill("SIGSTOP");
+    if (this.#child?.pid !== undefined) pauseProcess(this.#child.pid);
   }
   resume(): void {
     this.#child?.kill("SIGCONT");

@@ -93,8 +93,9 @@ export function faultCases(run: RunCase): void {
       const codes = [codeOfRejection(apply(store, put(`${prefix}k`))), codeOfRejection(store.get(prefix))];
       await context.server.passTime(50);
       await store.close();
-      expect(await Promise.all(codes)).toEqual(["UNKNOWN_OUTCOME", "METADATA_UNAVAILABLE"]);
+      const ended = await Promise.all(codes);
       faultsOf(context).resume();
+      expect(ended).toEqual(["UNKNOWN_OUTCOME", "METADATA_UNAVAILABLE"]);
     });
 
     run("kill -9 and cut connections among 400 increments: each is counted once", async (context) => {
