@@ -72,7 +72,8 @@ describe("memory", () => {
     await cluster.run(async () => {
       // What the proxy keeps for everybody is filled before.
       await readAll(cluster.proxies[0]!, "load");
-      const before = await cluster.rssBytes("proxy-1");
+      const sentBytes = () => cluster.metric("proxy-1", "sluice_proxy_consume_bytes_total");
+      const [before, sentBefore] = [await cluster.rssBytes("proxy-1"), await sentBytes()];
       const readers = Array.from({ length: READERS }, () => createRpcClient(ConsumeService, cluster.proxies[0]!, { clock: systemClock }));
       try {
         for (const reader of readers) {
@@ -88,7 +89,12 @@ describe("memory", () => {
         let largest = 0;
         for (const endMs = performance.now() + 8_000; performance.now() < endMs; await sleep(100))
           largest = Math.max(largest, await cluster.rssBytes("proxy-1"));
-        say(`${READERS} consumers that do not read: proxy from ${Math.round(before / MiB)} to ${Math.round(largest / MiB)} MiB`);
+        const sent = (await sentBytes()) - sentBefore;
+        say(
+          `${READERS} consumers that do not read: ${Math.round(sent / MiB)} MiB given to them, proxy from ${Math.round(before / MiB)} to ${Math.round(largest / MiB)} MiB`,
+        );
+        expect(sent).toBeGreaterThan((READERS * CREDIT_BYTES) / 2);
+        expect(sent).toBeLessThanOrEqual(READERS * (CREDIT_BYTES + BATCH_BYTES));
         expect(largest - before).toBeLessThanOrEqual(READERS * (CREDIT_BYTES + BATCH_BYTES) + SLACK_BYTES);
       } finally {
         for (const reader of readers) reader.close();
