@@ -11,12 +11,15 @@ const RECORDS = 200_000;
 const RECORDS_PER_PARTITION = RECORDS / PARTITIONS / PRODUCERS;
 const KiB = 1024;
 const MiB = 1024 * KiB;
+const JOURNAL_FILE_BYTES = 2 * MiB;
+/** Of all four nodes when nothing is kept: the file that is written to, and what is not worth to be copied. */
+const JOURNAL_LEFT_BYTES = 4 * 3 * JOURNAL_FILE_BYTES;
 
 describe("200,000 records from four producers through one proxy, read through the other", () => {
   let cluster: TestCluster;
   let client: Sluice;
   beforeAll(async () => {
-    cluster = await TestCluster.start({ name: "roundtrip", s3: true, config: { "journal.fileBytes": String(2 * MiB) } });
+    cluster = await TestCluster.start({ name: "roundtrip", s3: true, config: { "journal.fileBytes": String(JOURNAL_FILE_BYTES) } });
     client = await cluster.connect();
   }, 120_000);
   afterAll(async () => {
@@ -62,6 +65,8 @@ describe("200,000 records from four producers through one proxy, read through th
       await tail.close();
       expectAll(workload, tail.reads);
       expectAll(workload, await readAll(cluster.proxies[1]!, "live"));
+      // Its space is not in the way of the next test.
+      await client.admin.deleteTopic("live");
     });
   }, 180_000);
 
@@ -69,9 +74,7 @@ describe("200,000 records from four producers through one proxy, read through th
     await cluster.run(async () => {
       const config = { "segment.bytes": String(256 * KiB), "segment.ms": "2000", "offload.grace.ms": "500" };
       await createTopic(client, "history", PARTITIONS, config);
-      const before = await space();
       const workload = await produce("history");
-      const full = await space();
       const { topicId } = await client.admin.describeTopic("history");
       await until("every segment but empty tails is LOCAL_DELETED", 120_000, async () => {
         const { partitionDetails } = await client.admin.describeTopic("history", { includePartitions: true });
@@ -94,10 +97,7 @@ describe("200,000 records from four producers through one proxy, read through th
       });
       await until("the journals have given the space back", 60_000, async () => {
         const { liveBytes, journalBytes } = await space();
-        return (
-          (liveBytes <= before.liveBytes + MiB && journalBytes < full.journalBytes - (RECORDS * 100) / 2) ||
-          `${liveBytes} live of ${journalBytes} bytes; before ${before.liveBytes} of ${before.journalBytes}, full ${full.liveBytes} of ${full.journalBytes}`
-        );
+        return (liveBytes <= MiB && journalBytes <= JOURNAL_LEFT_BYTES) || `${liveBytes} live of ${journalBytes} bytes`;
       });
 
       const from = (source: string) => cluster.metric("proxy-2", "sluice_proxy_read_bytes_total", `source="${source}"`);
