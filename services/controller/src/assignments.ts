@@ -57,6 +57,9 @@ export class Assignments {
         const p = view.partition(id);
         const gone = p?.state?.record.phase === "DELETED" || (p?.state === undefined && p?.assigned === undefined);
         if (topic.phase === "DELETING" && gone) continue;
+        // Its broker is about to end it: it is no weight to be levelled.
+        const owner = topic.phase === "DELETING" ? p?.state?.record.ownerInstance : undefined;
+        if (owner !== undefined && p?.assigned?.record.broker === p?.state?.record.owner && this.#members.lives(owner)) continue;
         const isMoving = this.#moving(p);
         if (p?.assigned === undefined) unassigned += 1;
         if (!this.#serves(p)) offline += 1;

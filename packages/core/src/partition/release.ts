@@ -15,7 +15,8 @@ import { submit } from "./transaction.ts";
 export function onRelease(p: Partition, input: ReleaseInput, now: number, out: Effect[]): void {
   if (p.role.kind === "idle" || p.release !== undefined) return;
   p.release = { target: input.target, forever: input.forever ?? false, step: "announce", deadlineMs: now + p.options.timers.handOverMs };
-  if (p.role.kind === "reading") return stepDown(p, "released", out);
+  // For ever: the partition must be taken first, because only its owner can write the tombstone.
+  if (p.role.kind === "reading" && !p.release.forever) return stepDown(p, "released", out);
   // While the partition is being taken: it is handed on once open, or given back when that takes too long (tickRelease).
 }
 
