@@ -4,10 +4,9 @@
  * Probe and product in turn, in the same minutes, on the same disk: one broker, three storage nodes with fdatasync, 8 partitions. The figure
  * to quote is the ratio of the medians; bare times mean little on a shared machine.
  */
-import { writeFileSync } from "node:fs";
 import { cpus, release, tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { clusterUp } from "@sluice/cli";
 import { connect } from "@sluice/client";
 import { runInner } from "./inner-load.ts";
@@ -73,6 +72,7 @@ export async function chain(args: readonly string[]): Promise<void> {
     const endpoint = spec.proxies[0]?.grpc as string;
     const broker = spec.brokers[0];
     const stores = spec.stores.map((s) => s.pid);
+    const secret = readFileSync(join(cluster.dir, "secrets/cluster.secret"));
     await using sluice = await connect({ endpoints: [endpoint] });
     const topic = await sluice.admin.createTopic({
       name: "bench",
@@ -94,6 +94,7 @@ export async function chain(args: readonly string[]): Promise<void> {
         point.chain === "inner"
           ? runInner(load, {
               clusterId,
+              secret,
               generation,
               topicId: topic.topicId,
               brokerOf: () => broker?.link as string,

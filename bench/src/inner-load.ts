@@ -9,6 +9,8 @@ export interface InnerTarget {
   readonly clusterId: string;
   readonly generation: number;
   readonly topicId: string;
+  /** What the services of the cluster prove to each other. */
+  readonly secret?: Uint8Array;
   /** Link addresses by partition. */
   readonly brokerOf: (partition: number) => string;
   /** Processes whose CPU belongs to the chain. */
@@ -39,6 +41,7 @@ export async function runInner(spec: ChainSpec, target: InnerTarget): Promise<Ch
       incarnation: "",
       zone: "bench",
     },
+    ...(target.secret === undefined ? {} : { secret: target.secret }),
   };
   const links = new Map<string, Link>();
   for (let partition = 0; partition < spec.partitions; partition += 1) {

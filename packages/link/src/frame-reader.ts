@@ -1,4 +1,5 @@
 import { limits, SluiceError } from "@sluice/core/model";
+import { noteBufferAllocated } from "@sluice/runtime/buffer-gc";
 import { EMPTY, FRAME_HEAD_BYTES, FRAME_REST_BYTES, isCredited, newFrame, type Frame } from "./frame.ts";
 
 /** First slab of a connection, enough for a hello; the following are `limits.slabBytes`, more for large frames. */
@@ -123,6 +124,7 @@ export class FrameReader {
     const proven = Math.max(UNPROVEN_BYTES_MAX, partial * GROWTH);
     const wanted = Math.max(limits.slabBytes, Math.min(SLAB_BYTES_MAX, this.#lastFrameBytes * FRAMES_PER_SLAB));
     const slab = Buffer.allocUnsafeSlow(Math.max(wanted, Math.min(this.#needed, proven)));
+    noteBufferAllocated(slab.length);
     this.#slab.copy(slab, 0, this.#parseAt, this.#filled);
     this.#slab = slab;
     this.#view = viewOf(slab);

@@ -1,4 +1,5 @@
 export * from "./budget.ts";
+export * from "./buffer-gc.ts";
 export * from "./clock.ts";
 export * from "./config/index.ts";
 export * from "./health.ts";

@@ -1,6 +1,7 @@
 import { encodeEntryHead, encodeFileHeader, encodeGroupHeader, GROUP_HEADER_BYTES, padded } from "@sluice/core/journal";
 import type { GroupHeader, JournalEntry } from "@sluice/core/journal";
 import type { Crc32c } from "@sluice/core/log";
+import { noteBufferAllocated } from "@sluice/runtime/buffer-gc";
 
 /** Payloads up to this size are copied beside their header: a piece of its own in a `writev` costs more. */
 const COPY_BYTES_MAX = 16 * 1024;
@@ -66,6 +67,7 @@ export class GroupBuilder {
   #join(): void {
     if (this.#small.length === 0) return;
     const joined = new Uint8Array(this.#smallBytes);
+    noteBufferAllocated(joined.length);
     let at = 0;
     for (const s of this.#small) {
       joined.set(s, at);
