@@ -61,6 +61,7 @@ export async function chain(args: readonly string[]): Promise<void> {
   try {
     await using cluster = await clusterUp({
       dir: join(dir, "cluster"),
+      objectStore: "none",
       proxies: 1,
       brokers: 1,
       stores: 3,

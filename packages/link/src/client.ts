@@ -21,7 +21,7 @@ export const closeReasonOf = (error: unknown): LinkCloseReason | undefined => {
  */
 export async function connectLink(context: LinkContext, options: ConnectOptions): Promise<Link> {
   const address = parseAddress(options.address);
-  const path = await resolveReadPath(context.clock, context.readPath);
+  const path = await resolveReadPath(context.clock, context.readPath, context.logger);
   const { signal } = options;
   return new Promise<Link>((resolve, reject) => {
     const cancel = (): void => connection.close("CANCELLED", "the caller gave up");

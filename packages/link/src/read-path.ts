@@ -1,9 +1,10 @@
-import type { Clock } from "@sluice/runtime";
+import type { Clock, Logger } from "@sluice/runtime";
 import type { ReadPath } from "./link.ts";
 import { acceptingServer, acceptSocket, connectSocket, type ByteSocket, type SocketEvents } from "./socket.ts";
 
 const PROBE_BYTES = 100_000;
-const PROBE_TIMEOUT_MS = 1_000;
+/** Long: the trial is made while a process starts, perhaps with many others on a busy machine, and a wrong "no" costs speed for its whole life. */
+const PROBE_TIMEOUT_MS = 20_000;
 const patternAt = (i: number): number => (i % 251) + 1;
 
 /** One end of the trial: checks each byte that comes and may echo it. */
@@ -60,7 +61,11 @@ let slabReads: Promise<boolean> | undefined;
 /** Whether both ways of reading into slabs work in this version of Node.js: tried once per process, on a loopback connection. */
 export const slabReadsWork = (clock: Clock): Promise<boolean> => (slabReads ??= trySlabReads(clock));
 
-export const resolveReadPath = async (clock: Clock, path: ReadPath = "auto"): Promise<"slab" | "data"> => {
+let warned = false;
+export const resolveReadPath = async (clock: Clock, path: ReadPath = "auto", logger?: Logger): Promise<"slab" | "data"> => {
   if (path !== "auto") return path;
-  return (await slabReadsWork(clock)) ? "slab" : "data";
+  if (await slabReadsWork(clock)) return "slab";
+  if (!warned) logger?.warn("slab reads do not work with this Node.js, links are slower", { version: process.version });
+  warned = true;
+  return "data";
 };

@@ -14,7 +14,7 @@ export const LINK_HANDSHAKES_MAX = 256;
 /** Listens for links. Rejects with INVALID_ARGUMENT when the address cannot be bound. */
 export async function listenLinks(context: LinkContext, options: ListenOptions): Promise<LinkServer> {
   const address = parseAddress(options.address);
-  const path = await resolveReadPath(context.clock, context.readPath);
+  const path = await resolveReadPath(context.clock, context.readPath, context.logger);
   const listener = new Listener(context, options, path);
   return listener.start(address);
 }

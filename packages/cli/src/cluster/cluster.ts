@@ -104,6 +104,9 @@ export async function openCluster(dir: string): Promise<ClusterHandle> {
   return new LocalCluster(resolve(dir), spec);
 }
 
+/** Segments stay on the storage nodes. */
+const NO_OBJECT_STORE = "none";
+
 function fillIn(dir: string, options: ClusterUpOptions): ClusterOptions {
   const { objectStore } = options;
   const isUrl = objectStore !== undefined && /^[A-Za-z][A-Za-z0-9+.-]*:/.test(objectStore);
@@ -116,7 +119,11 @@ function fillIn(dir: string, options: ClusterUpOptions): ClusterOptions {
     coordinators: count("coordinators"),
     zones: count("zones"),
     objectStore:
-      objectStore === undefined ? join(dir, "data", "objects") : isUrl || isAbsolute(objectStore) ? objectStore : resolve(objectStore),
+      objectStore === undefined
+        ? join(dir, "data", "objects")
+        : isUrl || isAbsolute(objectStore) || objectStore === NO_OBJECT_STORE
+          ? objectStore
+          : resolve(objectStore),
     portBase: options.portBase,
     config: options.config ?? {},
   };

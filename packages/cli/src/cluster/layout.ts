@@ -130,7 +130,8 @@ interface ServiceArguments {
 }
 function serviceArgv({ dir, options, secretFiles }: LayoutInput, def: ConfigDef, service: ServiceArguments): string[] {
   const { id, zone, addresses, etcd } = service;
-  const flags: Record<string, string> = { id, zone, "metadata.endpoints": etcd.join(","), "objectStore.url": options.objectStore };
+  const flags: Record<string, string> = { id, zone, "metadata.endpoints": etcd.join(",") };
+  if (options.objectStore !== "none") flags["objectStore.url"] = options.objectStore;
   if (options.objectStore.startsWith("s3:")) flags["objectStore.createBucket"] = "true";
   for (const listener of listenersOf(def)) flags[`listener.${listener}.bind`] = addresses[addressName(listener)]!;
   if ("data.folder" in def.spec) flags["data.folder"] = join(dir, "data", id);
