@@ -14,6 +14,7 @@ const AFTER_MS = 3_000;
 const STALL_MAX_MS = 5_000;
 /** What a fault that must not be felt may add to the longest wait of the quiet window before it, on a machine that other work shares. */
 const NOISE_MS = 400;
+const ROUNDS_MAX = 3;
 
 describe("kill -9 under load", () => {
   let cluster: TestCluster;
@@ -78,10 +79,15 @@ describe("kill -9 under load", () => {
       const { stallMs } = await underKill(what, choose);
       expect(stallMs).toBeLessThanOrEqual(STALL_MAX_MS);
     });
+  /** A stall that the fault causes comes back each time; one that the machine's other work causes does not. */
   const killUnfelt = (what: string) =>
     cluster.run(async () => {
-      const { stallMs, quietMs } = await underKill(what, () => `${what}-1`);
-      expect(stallMs).toBeLessThanOrEqual(quietMs + NOISE_MS);
+      const excess: number[] = [];
+      for (let round = 1; round <= ROUNDS_MAX && (round === 1 || Math.min(...excess) > NOISE_MS); round += 1) {
+        const { stallMs, quietMs } = await underKill(`${what}-${round}`, () => `${what}-1`);
+        excess.push(stallMs - quietMs);
+      }
+      expect(Math.min(...excess)).toBeLessThanOrEqual(NOISE_MS);
     });
 
   test("a broker", () => kill("broker", () => "broker-1"), 90_000);
@@ -93,7 +99,7 @@ describe("kill -9 under load", () => {
       return `proxy-${index + 1}`;
     });
   }, 90_000);
-  test("the controller: open partitions do not notice", () => killUnfelt("controller"), 90_000);
-  test("the coordinator: open partitions do not notice", () => killUnfelt("coordinator"), 90_000);
-  test("etcd: open partitions do not notice", () => killUnfelt("etcd"), 90_000);
+  test("the controller: open partitions do not notice", () => killUnfelt("controller"), 180_000);
+  test("the coordinator: open partitions do not notice", () => killUnfelt("coordinator"), 180_000);
+  test("etcd: open partitions do not notice", () => killUnfelt("etcd"), 180_000);
 });
