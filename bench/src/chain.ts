@@ -78,7 +78,7 @@ export async function chain(args: readonly string[]): Promise<void> {
     const topic = await sluice.admin.createTopic({
       name: "bench",
       partitions: PARTITIONS,
-      config: { "retention.bytes": "0", "offload.grace.ms": "0" },
+      config: { "retention.bytes": "1073741824" },
     });
     const { clusterId, generation } = await sluice.admin.describeCluster();
     for (const point of points) {

@@ -1,6 +1,6 @@
 import { crc32c, nativeCodecs } from "@sluice/codec";
-import { batchCrc, BatchCursor, RecordCursor } from "@sluice/core/log";
-import { SluiceError } from "@sluice/core/model";
+import { batchCrc, BatchCursor, RecordCursor, type BatchHeader } from "@sluice/core/log";
+import { asSluiceError, SluiceError } from "@sluice/core/model";
 import { ReceivedRecord } from "./records.ts";
 import { clientLimits } from "./timing.ts";
 import type { ConsumedRecord } from "./types.ts";
@@ -38,23 +38,27 @@ export function decodeRun(bytes: Uint8Array, at: number, range: DecodeRange): De
       throw new SluiceError("CORRUPT_BATCH", `${range.topic}/${range.partition}: the batch at offset ${header.baseOffset} fails its CRC`);
     nextOffset = Math.max(nextOffset, header.lastOffset + 1);
     if (header.isControl || header.lastOffset < range.fromOffset || header.recordsCount === 0) continue;
-    cursor.open(bytes, batches.position, header, nativeCodecs);
-    while (cursor.next()) {
-      decodedBytes += cursor.keyLength + cursor.valueLength + cursor.headerBytes + clientLimits.recordOverheadBytes;
-      if (cursor.offset < range.fromOffset || cursor.offset >= range.endOffset) continue;
-      records.push(
-        new ReceivedRecord(
-          range.topic,
-          range.partition,
-          cursor.offset,
-          cursor.timestampMs,
-          cursor.key,
-          cursor.value,
-          cursor.headerCount === 0 ? undefined : cursor.headers(),
-        ),
-      );
+    try {
+      cursor.open(bytes, batches.position, header, nativeCodecs);
+      while (cursor.next()) {
+        decodedBytes += cursor.keyLength + cursor.valueLength + cursor.headerBytes + clientLimits.recordOverheadBytes;
+        if (cursor.offset < range.fromOffset || cursor.offset >= range.endOffset) continue;
+        const headers = cursor.headerCount === 0 ? undefined : cursor.headers();
+        records.push(
+          new ReceivedRecord(range.topic, range.partition, cursor.offset, cursor.timestampMs, cursor.key, cursor.value, headers),
+        );
+      }
+    } catch (cause) {
+      throw unreadable(range, header, cause);
     }
   }
   batches.expectEnd();
   return { records, at: batches.nextPosition, nextOffset };
+}
+
+/** The servers store batches unread, so a producer can store one that nobody can decode: the error names the way past it. */
+function unreadable(range: DecodeRange, header: BatchHeader, cause: unknown): SluiceError {
+  const { code, message } = asSluiceError(cause);
+  const place = `${range.topic}/${range.partition}: the batch at offsets ${header.baseOffset} to ${header.lastOffset} cannot be decoded`;
+  return new SluiceError(code, `${place} (${message}); go on at offset ${header.lastOffset + 1} to pass it`, { cause });
 }

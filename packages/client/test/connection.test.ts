@@ -115,7 +115,8 @@ describe("calls", () => {
     w.cluster.unaryError = () => (left-- > 0 ? "METADATA_UNAVAILABLE" : undefined);
     expect(await w.sluice.admin.listTopics()).toHaveLength(1);
     w.cluster.unaryError = () => "METADATA_UNAVAILABLE";
-    expect(await failure(w.sluice.admin.listTopics({ timeoutMs: 200 }))).toBe("METADATA_UNAVAILABLE");
+    // What the last attempt said, or that the time ended while it was under way.
+    expect(["METADATA_UNAVAILABLE", "TIMED_OUT"]).toContain(await failure(w.sluice.admin.listTopics({ timeoutMs: 400 })));
     w.cluster.unaryError = () => "PERMISSION_DENIED";
     await expect(w.sluice.admin.listTopics()).rejects.toMatchObject({
       code: "PERMISSION_DENIED",

@@ -137,6 +137,15 @@ export class StoreReader {
     return Number(reply.offset);
   }
 
+  /** Ends links to nodes that were formatted anew or live elsewhere now: they would be dialled, and refused, for ever. */
+  prune(): void {
+    for (const [id, node] of this.#nodes) {
+      const member = this.#view.member("segment-store", id);
+      if (member === undefined || (member.incarnation === node.incarnation && member.endpoints.link === node.address)) continue;
+      node.link.close();
+      this.#nodes.delete(id);
+    }
+  }
   close(): void {
     for (const { link } of this.#nodes.values()) link.close();
     for (const client of this.#clients.values()) client.close();

@@ -147,9 +147,11 @@ export class ProxyParts {
         this.router.routeChanged(change.partition);
         this.#follower.routeChanged(change.partition);
       } else if (change.kind === "member" && change.service === "broker") this.#brokerChanged(change);
-      else if (change.kind === "member" && change.before !== undefined && change.before.endpoints.rpc !== change.after?.endpoints.rpc)
-        this.#forget(change.before.endpoints.rpc);
-      else if (change.kind === "topic" && change.before !== undefined) {
+      else if (change.kind === "member") {
+        if (change.service === "segment-store") this.#stores.prune();
+        if (change.before !== undefined && change.before.endpoints.rpc !== change.after?.endpoints.rpc)
+          this.#forget(change.before.endpoints.rpc);
+      } else if (change.kind === "topic" && change.before !== undefined) {
         const { topicId, partitions } = change.before;
         if (change.after?.phase === "ACTIVE") continue;
         for (let partition = 0; partition < partitions; partition += 1) this.tails.wake({ topicId, partition });

@@ -54,7 +54,8 @@ export class ProducePath {
       throw new SluiceError("PERMISSION_DENIED", `topic ${topic.name} belongs to the cluster and takes no records from clients`);
     const { batch, records, expectedBaseOffset, fenceToken } = data;
     if (batch === undefined && records === undefined) throw new SluiceError("INVALID_ARGUMENT", "there is neither a batch nor records");
-    if (data.partition >= 0) partitionOf(topic, data.partition);
+    // -1 = the proxy chooses; every other number must name a partition.
+    if (data.partition !== -1) partitionOf(topic, data.partition);
     const checked =
       batch === undefined ? encoder.encode(topic, data.partition, records as RecordSet) : encoder.check(topic, data.partition, batch);
     const startedMs = clock.monotonicMs();

@@ -123,7 +123,7 @@ function exitCodeOf(tally: Tally, finished: boolean, inputError: unknown, option
   const failure = tally.firstFailure;
   if (failure !== undefined) {
     throw new CommandFailure(
-      `${failure.from}: ${codeOf(failure.error)}: ${messageOf(failure.error)}; the rest of the input was not sent`,
+      `${failure.from}: ${codeOf(failure.error)}: ${messageOf(failure.error)}; reading stopped there, lines that had been read may be stored`,
       exitCodes.unacknowledged,
       { cause: failure.error },
     );
@@ -184,7 +184,15 @@ async function* inputItems(options: ProduceOptions, partitions: number, terminal
         const from = `line ${++number}`;
         if (options.jsonl !== true) items.push({ record: textRecord(line, separator), from });
         else if (!isBlank(line)) {
-          const { partition, timestampMs, key, value, headers } = lineRecord(line, from);
+          let parsed: ReturnType<typeof lineRecord>;
+          try {
+            parsed = lineRecord(line, from);
+          } catch (error) {
+            // The good lines before it go first: whoever goes on at the line that is named must lose none.
+            yield items;
+            throw error;
+          }
+          const { partition, timestampMs, key, value, headers } = parsed;
           const known = partition !== undefined && partition < partitions;
           if (partition !== undefined && !known && !moved) {
             moved = true;
