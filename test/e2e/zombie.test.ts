@@ -194,11 +194,13 @@ describe("what has lost its place cannot do harm", () => {
           const copy = node.segments.find((s) => s.address?.topicId === p.topicId && s.address.epoch === old.segment.epoch);
           return copy?.last === 14n;
         });
-        // It is there to be found: a mark that says so would bring it out.
-        const control = await inside.read(toHolder, p, old, 10, { epoch: old.segment.epoch, committed: 14 });
+        // It is there to be found, once it is on disk: a mark that says so would bring it out.
+        await until("the suffix can be read by such a mark", 600, async () => {
+          const control = await inside.read(toHolder, p, old, 10, { epoch: old.segment.epoch, committed: 14 });
+          return control.bytes.includes("given-up");
+        });
         await cluster.handle.kill(broker.id);
         await cluster.handle.pause(holder);
-        expect(control.bytes.includes("given-up")).toBe(true);
         for (const link of cutOff) {
           // What was on its way is lost.
           link.cut();
