@@ -9,7 +9,7 @@ const SLUICE = fileURLToPath(new URL("../../bin/sluice", import.meta.url));
 const WARM_UPS = 2;
 const RUNS = 10;
 /** The best of so many rounds counts: other work shares the machine. */
-const ROUNDS = 3;
+const ROUNDS = 8;
 const run = promisify(execFile);
 
 /** Median of the runs of the best round, ms. */
@@ -42,5 +42,5 @@ describe("the command line", () => {
     await cluster.run(async () => {
       expect(await p50(["topic", "list", "--endpoint", cluster.proxies[0]!], 300)).toBeLessThanOrEqual(300);
     });
-  }, 60_000);
+  }, 120_000);
 });
