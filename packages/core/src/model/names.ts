@@ -7,12 +7,13 @@ export const RESERVED_PREFIX = "__sluice_";
 export const GROUPS_TOPIC = "__sluice_groups";
 export const DEFAULT_TENANT = "default";
 
-/** Throws INVALID_NAME unless `name` is 1 to 249 characters of `[A-Za-z0-9._-]` and neither `.` nor `..` (Kafka's rule). */
+/** Throws INVALID_NAME unless `name` is 1 to 249 (a member's: 64) characters of `[A-Za-z0-9._-]` and neither `.` nor `..` (Kafka's rule). */
 export function checkName(kind: "topic" | "tenant" | "group" | "member", name: string): void {
-  if (name.length === 0 || name.length > limits.nameCharsMax || !NAME.test(name) || name === "." || name === "..") {
+  const charsMax = kind === "member" ? limits.memberNameCharsMax : limits.nameCharsMax;
+  if (name.length === 0 || name.length > charsMax || !NAME.test(name) || name === "." || name === "..") {
     throw new SluiceError(
       "INVALID_NAME",
-      `${kind} name must be 1 to ${limits.nameCharsMax} characters of [A-Za-z0-9._-], got ${JSON.stringify(name.slice(0, 80))}`,
+      `${kind} name must be 1 to ${charsMax} characters of [A-Za-z0-9._-] and neither . nor .., got ${JSON.stringify(name.slice(0, 80))}`,
     );
   }
 }

@@ -6,7 +6,7 @@ import type { ReadAnswer } from "../read-path.ts";
 import { recordPages, withoutControl } from "../record-set.ts";
 import { partitionOf } from "../topics.ts";
 import type { Fetched } from "../wire/consume-codec.ts";
-import type { ConsumeHandlersContext } from "./consume.ts";
+import type { ConsumeHandlersContext } from "./consume-context.ts";
 
 /**
  * One read: answers when `minBytes` are there or the wait is over, and at once when the proxy drains.

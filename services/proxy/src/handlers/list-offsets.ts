@@ -3,7 +3,7 @@ import type { ListOffsetsRequest } from "@sluice/proto/v1/consume";
 import type { CallContext } from "@sluice/rpc";
 import { proxyLimits } from "../limits.ts";
 import { partitionOf } from "../topics.ts";
-import type { ConsumeHandlersContext } from "./consume.ts";
+import type { ConsumeHandlersContext } from "./consume-context.ts";
 
 interface Found {
   partition: number;
