@@ -5,8 +5,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { codeOf, type Sluice } from "@sluice/client";
 import { errorCodeOf } from "@sluice/core/model";
 import { call, FrameType, helloCodec, producedCodec, type Codec, type HelloMessage, type Link } from "@sluice/link";
-import { createTopic, TestCluster } from "./support/cluster.ts";
-import { grpcMessage, linkErrorOf, rawFrame, sendGrpc, sendRaw } from "./support/hostile.ts";
+import { createTopic, TestCluster, until } from "./support/cluster.ts";
+import { grpcMessage, halfMessages, linkErrorOf, rawFrame, sendGrpc, sendRaw } from "./support/hostile.ts";
 import { Inside, plainBatch } from "./support/inside.ts";
 
 const MiB = 1024 * 1024;
@@ -291,6 +291,34 @@ describe("bad input", () => {
       await expectUnharmed();
     });
   }, 120_000);
+
+  test("gRPC ports: messages by halves cost a bounded amount of memory, and nobody else notices", async () => {
+    await cluster.run(async () => {
+      const { grpc } = cluster.handle.spec.proxies[0]!;
+      const before = await cluster.rssBytes("proxy-1");
+      const attackers = Array.from({ length: 8 }, () => halfMessages(grpc, "/sluice.v1.ProduceService/Produce", 6, 16 * MiB));
+      const producer = client.producer({ topic: "t" });
+      let largest = 0;
+      for (let i = 0; i < 30; i++) {
+        await producer.send({ partition: 0, value: `beside ${i}` });
+        largest = Math.max(largest, await cluster.rssBytes("proxy-1"));
+        await sleep(50);
+      }
+      await Promise.all(attackers.map((one) => one.sent));
+      await producer.send({ partition: 0, value: "beside them" });
+      await producer.close();
+      largest = Math.max(largest, await cluster.rssBytes("proxy-1"));
+      const refused = await cluster.metric("proxy-1", "sluice_proxy_rpc_unfinished_refused_total");
+      const held = await cluster.metric("proxy-1", "sluice_proxy_rpc_unfinished_bytes");
+      for (const one of attackers) one.close();
+      // 48 halves are 384 MiB; 64 MiB of them may stay, the rest is what the collector has not seen yet.
+      expect(refused).toBeGreaterThanOrEqual(48 - 8);
+      expect(held).toBeLessThanOrEqual(64 * MiB);
+      expect(largest - before).toBeLessThanOrEqual((64 + 160) * MiB);
+      await until("their memory is free", 5_000, async () => (await cluster.metric("proxy-1", "sluice_proxy_rpc_unfinished_bytes")) === 0);
+      await expectUnharmed();
+    });
+  }, 60_000);
 
   test("a configuration that does not fit refuses to start with exit code 2 and names the key", async () => {
     const start = (service: string, ...args: string[]) =>

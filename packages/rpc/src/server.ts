@@ -1,6 +1,7 @@
 import { setMaxListeners } from "node:events";
+import type { Socket } from "node:net";
 import { Server, ServerCredentials, type ServerInterceptor } from "@grpc/grpc-js";
-import { limits, SluiceError, timers } from "@sluice/core/model";
+import { limits, SluiceError, timers, type Timers } from "@sluice/core/model";
 import type { Clock, Component, DrainDeadline, Listener, Logger, Metrics } from "@sluice/runtime";
 // Not from the index: clients load this package too, and must not load a web server and a metrics library for it.
 import { advertisedAddress, formatHostPort } from "@sluice/runtime/config";
@@ -11,6 +12,7 @@ import { type Dispatch, grpcHandler } from "./dispatch.ts";
 import { createHealthService, type HealthService } from "./health.ts";
 import type { MethodRegistration, ServiceRegistration } from "./implement.ts";
 import { reflectionServices } from "./reflection.ts";
+import { type RefusedFor, UnfinishedMessages } from "./unfinished.ts";
 import { applyTransportSettings, type AppliedSettings } from "./windows.ts";
 
 /** Defaults of every server; each may be changed by the composition root. */
@@ -22,11 +24,16 @@ export const rpcServerLimits = {
   headerListBytesMax: 16 * 1024,
   concurrentStreamsMax: 256,
   connectionsMax: 2_048,
+  /** Memory for messages of which only a part has arrived: of all connections, and of one. */
+  unfinishedBytesMax: 64 * 1024 * 1024,
+  unfinishedConnectionBytesMax: 32 * 1024 * 1024,
   /** A unary call may take this long even when its client would wait longer: a fetch's wait and some. */
   unaryTimeoutMaxMs: timers.fetchWaitMsMax + 30_000,
   keepaliveMs: 30_000,
   keepaliveTimeoutMs: 10_000,
 } as const;
+/** Time for peers to close their ends after the server has closed its own. */
+const CLOSE_MS = 250;
 export type RpcServerLimits = { readonly [K in keyof typeof rpcServerLimits]: number };
 
 export interface RpcServerOptions {
@@ -41,6 +48,8 @@ export interface RpcServerOptions {
   /** Counts calls by method and code and their time. */
   readonly metrics?: Metrics;
   readonly limits?: Partial<RpcServerLimits>;
+  /** Default: the unscaled ones. */
+  readonly timers?: Pick<Timers, "unfinishedMessageMs">;
   readonly credentials?: ServerCredentials;
 }
 export interface RpcServer extends Component {
@@ -73,6 +82,8 @@ class GrpcServer implements RpcServer {
   readonly #server: Server;
   readonly #draining = new AbortController();
   readonly #calls = new Set<ServerCallContext>();
+  readonly #sockets = new Set<Socket>();
+  readonly #unfinished: UnfinishedMessages;
   #shutdown: Promise<void> | undefined;
   #port = 0;
 
@@ -83,6 +94,12 @@ class GrpcServer implements RpcServer {
     this.#limits = { ...rpcServerLimits, ...options.limits };
     this.name = `rpc ${options.listener.name}`;
     const l = this.#limits;
+    const { unfinishedMessageMs } = options.timers ?? timers;
+    const refused = options.metrics === undefined ? undefined : refusals(options.metrics, () => this.#unfinished.bytes);
+    this.#unfinished = new UnfinishedMessages(options.clock, { ...l, unfinishedMessageMs }, (reason) => {
+      refused?.(reason);
+      options.logger.warn("unfinished message refused", { listener: options.listener.name, reason });
+    });
     this.#server = new Server({
       "grpc.max_receive_message_length": l.receiveBytesMax,
       "grpc.max_send_message_length": l.sendBytesMax,
@@ -90,9 +107,12 @@ class GrpcServer implements RpcServer {
       "grpc.keepalive_time_ms": l.keepaliveMs,
       "grpc.keepalive_timeout_ms": l.keepaliveTimeoutMs,
       "grpc.enable_channelz": 0,
-      interceptors: [...(options.interceptors ?? [])],
+      interceptors: [this.#unfinished.interceptor, ...(options.interceptors ?? [])],
     });
-    this.transport = applyTransportSettings(this.#server, l);
+    this.transport = applyTransportSettings(this.#server, l, {
+      onConnection: (socket) => void this.#sockets.add(socket.once("close", () => this.#sockets.delete(socket))),
+      onStream: (stream) => this.#unfinished.watch(stream),
+    });
     if (!this.transport.streamWindow || !this.transport.connectionHook) {
       options.logger.warn("rpc transport settings not applied", { ...this.transport, effect: "slow uploads, no connection limit" });
     }
@@ -153,7 +173,11 @@ class GrpcServer implements RpcServer {
     await new Promise<void>((resolve) => this.#options.clock.afterTurn(resolve));
     await new Promise<void>((resolve) => this.#options.clock.afterTurn(resolve));
     this.#server.forceShutdown();
+    // Node waits for the other end to close as well; one that does not must not hold up the stop.
+    const force = this.#options.clock.setTimer(CLOSE_MS, () => this.#sockets.forEach((socket) => socket.destroy()));
     await closed;
+    force.cancel();
+    this.#unfinished.close();
   }
   #close(): Promise<void> {
     return (this.#shutdown ??= new Promise((resolve) => this.#server.tryShutdown(() => resolve())));
@@ -216,4 +240,17 @@ function observer(metrics: Metrics, openCalls: () => number): (method: string, c
     calls.labels(method, code).inc();
     seconds.labels(method).observe(tookMs / 1_000);
   };
+}
+
+function refusals(metrics: Metrics, bytes: () => number): (reason: RefusedFor) => void {
+  const prefix = `sluice_${metrics.service}_rpc`;
+  metrics.gauge(`${prefix}_unfinished_bytes`, "Memory of messages of which only a part has arrived.", { collect: bytes });
+  const refused = metrics.counter(
+    `${prefix}_unfinished_refused_total`,
+    "Streams ended because a message did not, by the limit that ended them.",
+    {
+      labels: ["reason"],
+    },
+  );
+  return (reason) => refused.labels(reason).inc();
 }

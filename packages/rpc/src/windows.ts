@@ -1,6 +1,6 @@
 import type { Server } from "@grpc/grpc-js";
-import type { Server as NetServer } from "node:net";
-import type { ServerHttp2Session, SessionOptions } from "node:http2";
+import type { Server as NetServer, Socket } from "node:net";
+import type { ServerHttp2Session, ServerHttp2Stream, SessionOptions } from "node:http2";
 
 /**
  * HTTP/2 settings that grpc-js servers do not let one choose. They ignore `grpc-node.flow_control_window`, so uploads crawl in windows of
@@ -19,7 +19,10 @@ export interface AppliedSettings {
 }
 
 interface Http2Like extends NetServer {
+  on(event: "connection", listener: (socket: Socket) => void): this;
   on(event: "session", listener: (session: ServerHttp2Session) => void): this;
+  prependListener(event: "stream", listener: (stream: ServerHttp2Stream) => void): this;
+  prependListener(event: string, listener: (...args: never[]) => void): this;
   on(event: string, listener: (...args: never[]) => void): this;
 }
 interface PrivateServer {
@@ -29,7 +32,13 @@ interface PrivateServer {
 
 const HEADER_PAIRS_MAX = 64;
 
-export function applyTransportSettings(server: Server, settings: TransportSettings): AppliedSettings {
+export interface TransportHooks {
+  readonly onConnection: (socket: Socket) => void;
+  /** Sees every stream before grpc-js does. */
+  readonly onStream: (stream: ServerHttp2Stream) => void;
+}
+
+export function applyTransportSettings(server: Server, settings: TransportSettings, hooks: TransportHooks): AppliedSettings {
   const hidden = server as unknown as PrivateServer;
   const options = hidden.commonServerOptions;
   const streamWindow = typeof options === "object" && options !== null;
@@ -46,6 +55,8 @@ export function applyTransportSettings(server: Server, settings: TransportSettin
       http2Server.on("session", (session: ServerHttp2Session) => {
         if (!session.destroyed) session.setLocalWindowSize(settings.windowBytes);
       });
+      http2Server.on("connection", hooks.onConnection);
+      http2Server.prependListener("stream", hooks.onStream);
       return http2Server;
     };
   }

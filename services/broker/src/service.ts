@@ -257,6 +257,7 @@ class Parts {
       listener: rpcListener,
       logger,
       clock,
+      timers,
       metrics: options.metrics,
       services: [brokerHandlers(this.ownership, clock, timers)],
     });

@@ -62,6 +62,7 @@ class ControllerHost implements Controller {
       services: [controllerService({ view: this.#view, term: () => this.#term })],
       logger,
       clock,
+      timers,
       metrics: options.metrics,
       ...(options.authorizer && { authorizer: options.authorizer }),
     });

@@ -194,6 +194,7 @@ class Parts {
       listener: options.rpcListener,
       logger,
       clock,
+      timers,
       metrics: options.metrics,
       services: [coordinatorHandlers({ clock, metrics, shards: this.ownership.shards, shardCount, topics, ends: logs.ends })],
     });

@@ -129,6 +129,7 @@ export class ProxyParts {
       listener: grpcListener,
       logger,
       clock,
+      timers,
       metrics: registry,
       ...(authorizer === undefined ? {} : { authorizer }),
       services: [

@@ -211,6 +211,7 @@ class Parts {
       listener: rpcListener,
       logger,
       clock,
+      timers,
       metrics: options.metrics,
       services: [
         storeHandlers({

@@ -105,3 +105,30 @@ export function grpcMessage(message: Uint8Array, length = message.length, flag =
   head.writeUInt32BE(length >>> 0, 1);
   return Buffer.concat([head, message]);
 }
+
+/** Streams of a connection that each send the first half of a message and never the rest, until closed. */
+export function halfMessages(
+  address: string,
+  path: string,
+  streams: number,
+  messageBytes: number,
+): { sent: Promise<number>; close(): void } {
+  const session = connectHttp2(`http://${address}`);
+  session.on("error", () => undefined);
+  const half = grpcMessage(new Uint8Array(messageBytes / 2), messageBytes);
+  const written = Array.from({ length: streams }, () => {
+    const stream = session.request({
+      [constants.HTTP2_HEADER_METHOD]: "POST",
+      [constants.HTTP2_HEADER_PATH]: path,
+      "content-type": "application/grpc",
+      te: "trailers",
+    });
+    stream.on("error", () => undefined);
+    stream.resume();
+    return new Promise<number>((resolve) => {
+      stream.once("close", () => resolve(0));
+      stream.write(half, () => resolve(half.length));
+    });
+  });
+  return { sent: Promise.all(written).then((bytes) => bytes.reduce((sum, one) => sum + one, 0)), close: () => session.destroy() };
+}

@@ -97,6 +97,13 @@ export const errorCatalogue = {
   OBJECT_STORE_UNAVAILABLE: e(52, true, "UNAVAILABLE", 56, "The object store does not answer."),
   OBJECT_NOT_FOUND: e(54, false, "NOT_FOUND", 56, "The object is gone; refresh the metadata and retry."),
   UNREACHABLE: e(55, true, "UNAVAILABLE", 7, "No connection to the server; nothing was sent. Try another, or again."),
+  MESSAGE_UNFINISHED: e(
+    56,
+    true,
+    "RESOURCE_EXHAUSTED",
+    89,
+    "The rest of a message did not come in time, or too much memory waits for such rests; send whole messages, and again.",
+  ),
   NOT_READY: e(53, true, "UNAVAILABLE", 7, "The service has not finished starting."),
   // Storage node answers to brokers and proxies; never shown to a client
   STALE_EPOCH: e(60, false, "FAILED_PRECONDITION", 74, "A newer epoch was seen for the partition."),

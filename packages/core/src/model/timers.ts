@@ -34,6 +34,8 @@ const base = {
   diskCheckMs: 1_000,
   produceHoldMs: 30_000,
   fetchWaitMsMax: 30_000,
+  /** From the first byte of a client's message to its last. */
+  unfinishedMessageMs: 30_000,
   shutdownMs: 10_000,
 } as const;
 
