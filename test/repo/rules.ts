@@ -18,6 +18,7 @@ const isGenerated = (path: string): boolean => path.includes("/gen/");
 /** Where an import of ours leads: the folder `packages/x`, `services/x`, `sim`, `bench`. */
 const PACKAGES = [
   "core",
+  "kafka-wire",
   "codec",
   "runtime",
   "proto",
@@ -36,11 +37,25 @@ const SERVICES = ["proxy", "broker", "controller", "coordinator", "segment-store
 /**
  * Import arrows: who may import whom (production code). Everything not listed is forbidden.
  *
- *   core ◄── codec, runtime ◄── rpc, link, metadata, object-store ◄── catalog ◄── services ◄── cli, bench
+ *   core, kafka-wire ◄── codec, runtime ◄── rpc, link, metadata, object-store ◄── catalog ◄── services ◄── cli, bench
  */
-const PORTS = ["core", "codec", "runtime", "proto", "rpc", "link", "metadata", "catalog", "object-store", "service", "partition-client"];
+const PORTS = [
+  "core",
+  "kafka-wire",
+  "codec",
+  "runtime",
+  "proto",
+  "rpc",
+  "link",
+  "metadata",
+  "catalog",
+  "object-store",
+  "service",
+  "partition-client",
+];
 export const arrows: Readonly<Record<string, readonly string[]>> = {
   "packages/core": [],
+  "packages/kafka-wire": [],
   "packages/codec": ["core"],
   "packages/runtime": ["core"],
   "packages/proto": [],
@@ -103,6 +118,7 @@ const banExempt = (path: string): boolean =>
   path.startsWith("tools/") ||
   path.startsWith("test/") ||
   path === "packages/proto/generate.ts" ||
+  path.startsWith("packages/kafka-wire/tools/") ||
   path.endsWith("/main.ts");
 
 export function checkBans(files: readonly SourceFile[]): Finding[] {
@@ -118,15 +134,16 @@ export function checkBans(files: readonly SourceFile[]): Finding[] {
   return findings;
 }
 
-/** The core is pure: no module of Node.js, no Buffer. */
+const PURE = ["packages/core/src/", "packages/kafka-wire/src/"];
+/** Core and kafka-wire are pure: no module of Node.js, no Buffer. */
 export function checkPurity(files: readonly SourceFile[]): Finding[] {
   const findings: Finding[] = [];
   for (const file of files) {
-    if (!file.path.startsWith("packages/core/src/")) continue;
+    if (!PURE.some((folder) => file.path.startsWith(folder))) continue;
     for (const [line, text] of lines(file)) {
-      if (/from\s*"node:|\bBuffer\./.test(text)) findings.push({ path: file.path, line, message: "core may not use Node.js" });
+      if (/from\s*"node:|\bBuffer\./.test(text)) findings.push({ path: file.path, line, message: "a pure package may not use Node.js" });
       const imported = /from\s*"([^."][^"]*)"/.exec(text)?.[1];
-      if (imported !== undefined) findings.push({ path: file.path, line, message: `core may not import ${imported}` });
+      if (imported !== undefined) findings.push({ path: file.path, line, message: `a pure package may not import ${imported}` });
     }
   }
   return findings;

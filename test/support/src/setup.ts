@@ -1,4 +1,5 @@
 import { ensureGrpcurl, ensurePythonGrpc } from "./grpc-clients.ts";
+import { ensureKafkaLibraries } from "./kafka-jars.ts";
 import { ensureS3Server } from "./s3.ts";
 import { ensureEtcd34, ensureEtcdCurrent, say, type Tool } from "./tools.ts";
 
@@ -17,6 +18,7 @@ try {
   print(`S3 server ${s3.kind}`, s3);
   process.stdout.write(`Python with gRPC: ${await ensurePythonGrpc()}\n`);
   process.stdout.write(`grpcurl: ${(await ensureGrpcurl()) ?? "none"}\n`);
+  process.stdout.write(`Kafka's Java libraries: ${(await ensureKafkaLibraries())?.clientsJar ?? "none"}\n`);
 } catch (error) {
   say((error as Error).message);
   process.exitCode = 1;
