@@ -116,6 +116,7 @@ const banExempt = (path: string): boolean =>
   path.startsWith("packages/cli/") ||
   path.startsWith("bench/") ||
   path.startsWith("tools/") ||
+  path.startsWith("deploy/") ||
   path.startsWith("test/") ||
   path === "packages/proto/generate.ts" ||
   path.startsWith("packages/kafka-wire/tools/") ||
