@@ -1,6 +1,7 @@
 import { codeOf, SluiceError, type ClusterRecord, type MemberRecord } from "@sluice/core/model";
 import type { Lease, MetadataStore } from "@sluice/metadata";
 import type { Clock, Logger, Random } from "@sluice/runtime";
+import { isAway } from "./away.ts";
 import type { Keys } from "./keys.ts";
 import { clusterCodec, memberCodec } from "./values.ts";
 
@@ -42,8 +43,7 @@ export async function awaitCluster(
   for (;;) {
     signal.throwIfAborted();
     const found = await store.get(keys.cluster).catch((error: unknown) => {
-      if (codeOf(error) === "METADATA_UNAVAILABLE" || codeOf(error) === "UNKNOWN_OUTCOME" || codeOf(error) === "TIMED_OUT")
-        return undefined;
+      if (isAway(error)) return undefined;
       throw error;
     });
     if (found?.entry !== undefined) return clusterCodec.decode(found.entry.value);

@@ -16,6 +16,7 @@ import {
 } from "@sluice/core/model";
 import type { KeyValue, MetadataStore, WatchEvent } from "@sluice/metadata";
 import type { Clock, Logger } from "@sluice/runtime";
+import { isAway } from "./away.ts";
 import { parsePartitionKeyName, type Keys } from "./keys.ts";
 import {
   assignmentCodec,
@@ -97,8 +98,18 @@ export class ClusterView {
   }
 
   /** Resolves after the first listing; throws what the store threw when even that fails. */
+  /** Resolves with the first listing; waits for a metadata store that is away, until `close`. */
   async start(): Promise<void> {
-    await this.#list();
+    const { clock, retryMs } = this.#options;
+    for (;;) {
+      try {
+        await this.#list();
+        break;
+      } catch (error) {
+        if (!isAway(error)) throw error;
+        await clock.sleep(retryMs, this.#stop.signal);
+      }
+    }
     this.#running = this.#follow();
   }
   async close(): Promise<void> {

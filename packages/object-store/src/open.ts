@@ -1,5 +1,6 @@
 import { fileURLToPath } from "node:url";
 import type { Clock, Logger, Random } from "@sluice/runtime";
+import { ensuredObjectStore } from "./ensured.ts";
 import { openFilesystemObjectStore } from "./filesystem/store.ts";
 import { invalid } from "./keys.ts";
 import type { ObjectStoreTimers } from "./limits.ts";
@@ -25,8 +26,8 @@ export interface OpenOptions {
  *     s3://bucket[/prefix][?endpoint=http://127.0.0.1:9000][&region=eu-west-1][&pathStyle=false]
  *     memory:
  *
- * Throws INVALID_ARGUMENT for an URL that none of these fits, OBJECT_STORE_UNAVAILABLE when the folder or the new bucket cannot be made.
- * An S3 server that is away is no error here: the first call tells.
+ * Throws INVALID_ARGUMENT for an URL that none of these fits, OBJECT_STORE_UNAVAILABLE when the folder cannot be made.
+ * An S3 server that is away is no error here: the first call tells, and makes the new bucket.
  */
 export async function openObjectStore(url: string, options: OpenOptions): Promise<ObjectStore> {
   if (url === "memory:") return memoryObjectStore(options);
@@ -37,8 +38,8 @@ export async function openObjectStore(url: string, options: OpenOptions): Promis
   const parsed = parse(url);
   if (parsed.protocol === "file:") return openFilesystemObjectStore(filePath(parsed), options);
   if (parsed.protocol !== "s3:") throw invalid(`object store ${parsed.protocol}: use a path, file:, s3: or memory:`);
-  const store = s3ObjectStore(s3Options(parsed, options));
-  if (options.createBucket === true) await store.ensureBucket();
+  const s3 = s3ObjectStore(s3Options(parsed, options));
+  const store = options.createBucket === true ? ensuredObjectStore(s3, () => s3.ensureBucket()) : s3;
   const prefix = parsed.pathname.replaceAll(/^\/|\/$/g, "");
   return prefix === "" ? store : prefixedObjectStore(store, prefix);
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "@jest/globals";
-import { codeOf } from "@sluice/core/model";
+import { codeOf, SluiceError } from "@sluice/core/model";
 import { systemClock, systemRandom } from "@sluice/runtime";
 import {
   type CallReport,
@@ -11,6 +11,7 @@ import {
   meteredObjectStore,
   type ObjectStore,
 } from "../src/index.ts";
+import { ensuredObjectStore } from "../src/ensured.ts";
 
 const codeFrom = (promise: Promise<unknown>): Promise<string> =>
   promise.then(
@@ -26,6 +27,26 @@ async function* body(...pieces: Uint8Array[]): AsyncGenerator<Uint8Array> {
   yield* pieces;
 }
 const eight = Uint8Array.from([1, 2, 3, 4, 5, 6, 7, 8]);
+
+describe("ensured object store", () => {
+  test("no call goes before the first success; a failure is told and tried again by the next call", async () => {
+    const inner = memoryObjectStore({ clock: systemClock });
+    let tries = 0;
+    const store = ensuredObjectStore(inner, async () => {
+      tries += 1;
+      if (tries < 3) throw new SluiceError("OBJECT_STORE_UNAVAILABLE", "not there yet");
+    });
+    expect(await codeFrom(store.put("k", [eight]))).toBe("OBJECT_STORE_UNAVAILABLE");
+    expect(await codeFrom(keys(store))).toBe("OBJECT_STORE_UNAVAILABLE");
+    expect(await keys(inner)).toEqual([]);
+    await Promise.all([store.put("a", [eight]), store.putMultipart("b", body(eight)), store.head("a")]);
+    expect(await keys(store)).toEqual(["a", "b"]);
+    expect(await store.getRange("a", 0, 1)).toEqual(eight.subarray(0, 1));
+    await store.delete("a");
+    expect(await keys(inner)).toEqual(["b"]);
+    expect(tries).toBe(3);
+  });
+});
 
 describe("faulty object store", () => {
   const make = (...rules: FaultRule[]) => {

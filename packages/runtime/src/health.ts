@@ -12,14 +12,18 @@ export type CheckResult = true | string;
 export type Check = () => CheckResult | Promise<CheckResult>;
 
 /**
- * What one service says about itself. Ready = started, not draining, every check true. Live = no live check fails: keep those for states
- * that only a restart mends, never for something that another system is to blame for.
+ * What one service says about itself; an orchestrator asks the three for different ends.
+ *   ready    started, not draining, every check true: it can serve. Else it gets no new clients.
+ *   live     no live check fails: keep those for states that only a restart mends, never for something that another system is to blame for.
+ *   started  has done its own part of the start. Waiting for another system counts as done: no restart would bring that one sooner.
  */
 export interface Health {
   readonly service: string;
   ready(name: string, check: Check): void;
   live(name: string, check: Check): void;
   markStarted(): void;
+  /** The start waits for `what` of another system; undefined: it works again, and may be restarted when that takes too long. */
+  markWaiting(what: string | undefined): void;
   markDraining(): void;
   report(kind: ProbeKind): Promise<HealthReport>;
 }
@@ -36,18 +40,21 @@ export function createHealth(service: string, clock: Clock): Health {
   const ready = new Map<string, Check>();
   const live = new Map<string, Check>();
   let started = false;
+  let waiting: string | undefined;
   let draining = false;
-  ready.set("started", () => started || "not started");
+  ready.set("started", () => started || (waiting === undefined ? "not started" : `waiting for ${waiting}`));
+  const begun: Check = () => started || waiting !== undefined || "not started";
   ready.set("draining", () => (draining ? "draining" : true));
   return {
     service,
     ready: (name, check) => void ready.set(name, check),
     live: (name, check) => void live.set(name, check),
     markStarted: () => void (started = true),
+    markWaiting: (what) => void (waiting = what),
     markDraining: () => void (draining = true),
     async report(kind) {
       const checks: Record<string, string> = {};
-      const all = kind === "live" ? live : kind === "ready" ? ready : new Map([["started", ready.get("started")!]]);
+      const all = kind === "live" ? live : kind === "ready" ? ready : new Map([["started", begun]]);
       await Promise.all(
         [...all].map(async ([name, check]) => {
           checks[`${service}/${name}`] = await run(check, clock);

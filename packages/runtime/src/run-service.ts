@@ -37,6 +37,8 @@ export interface ServiceContext<D extends ConfigSpec> {
 export interface BuiltService extends Service {
   /** Endpoint names to addresses, known after the start. */
   readonly endpoints?: () => Readonly<Record<string, string>>;
+  /** How long its drain may take; default `timers.shutdownMs`. */
+  readonly drainMs?: number;
 }
 export interface RunOptions extends ConfigSources {
   /** Replaces `process` in tests. */
@@ -54,7 +56,7 @@ export interface ProcessHost {
 
 /**
  * The body of a `main.ts`. Loads the configuration, builds, starts, logs "ready", serves until SIGTERM or SIGINT, then drains, stops and
- * exits 0. A second signal exits 1 at once, and so does a stop that takes over 20 s. An error that nobody caught is logged and exits 1: a half-alive process is worse than a
+ * exits 0. A second signal exits 1 at once, and so does a stop that takes 10 s more than its drain may. An error that nobody caught is logged and exits 1: a half-alive process is worse than a
  * dead one, which is replaced. Bad configuration exits 2 with the reason on one line.
  */
 export async function runService<D extends ConfigSpec>(
@@ -84,7 +86,8 @@ export async function runService<D extends ConfigSpec>(
     if (!signal.arrived()) logger.info("ready", { endpoints: service.endpoints?.() ?? {} });
     const cause = await signal.received;
     logger.info("draining", { cause });
-    const stuck = systemClock.setTimer(STOP_MAX_MS, () => giveUp(host, logger), { unref: true });
+    const stopMaxMs = (service.drainMs ?? timers.shutdownMs) + timers.shutdownMs;
+    const stuck = systemClock.setTimer(stopMaxMs, () => giveUp(host, logger, stopMaxMs), { unref: true });
     await service.drain();
     await service.stop();
     logger.info("stopped", {});
@@ -98,10 +101,9 @@ export async function runService<D extends ConfigSpec>(
   }
 }
 
-/** A stop that takes longer is not going to end by itself. */
-const STOP_MAX_MS = 2 * timers.shutdownMs;
-function giveUp(host: ProcessHost, logger: Logger): void {
-  logger.error("stop timed out", { afterMs: STOP_MAX_MS });
+/** A stop that takes longer than its drain may, and 10 s, is not going to end by itself. */
+function giveUp(host: ProcessHost, logger: Logger, stopMaxMs: number): void {
+  logger.error("stop timed out", { afterMs: stopMaxMs });
   host.exit(exitCodes.failure);
 }
 

@@ -68,6 +68,12 @@ describe("health endpoints", () => {
       return { status: response.status, text: await response.text() };
     };
     expect((await get("/startupz")).status).toBe(503);
+    // No restart brings another system sooner: started as far as this process goes, and not ready.
+    broker.markWaiting("the metadata store");
+    expect((await get("/startupz")).status).toBe(200);
+    expect((await get("/readyz")).text).toContain('"broker/started":"waiting for the metadata store"');
+    broker.markWaiting(undefined);
+    expect((await get("/startupz")).status).toBe(503);
     broker.markStarted();
     expect(await get("/readyz")).toMatchObject({ status: 503, text: expect.stringContaining('"broker/etcd":"no answer from etcd"') });
     etcd = true;

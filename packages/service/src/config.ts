@@ -8,7 +8,19 @@ const HEALTH_PORT = 9600;
 export const sharedConfig = (service: ServiceKind) =>
   defineConfig({
     id: { type: "string", max: 64, doc: `Name of this ${service}, unique among its kind; a new random one at each start unless given.` },
-    zone: { type: "string", default: "default", max: 64, doc: "Failure domain of this process; copies are spread over zones." },
+    zone: {
+      type: "string",
+      default: "default",
+      max: 64,
+      doc: "Failure domain of this process; copies are spread over zones. Empty: the machine, when `host` names it.",
+    },
+    host: { type: "string", max: 253, doc: "Machine that this process runs on: its failure domain when the zone is empty." },
+    "drain.timeout": {
+      type: "duration",
+      min: 100,
+      max: 3_600_000,
+      doc: "How long a stop may take to hand over and to finish what is open; 10s unless given.",
+    },
     "metadata.endpoints": { type: "list", default: ["127.0.0.1:2379"], min: 1, max: 16, doc: "etcd endpoints, host:port each." },
     "metadata.prefix": { type: "string", default: "sluice", max: 200, doc: "Prefix of all keys: several clusters can share an etcd." },
     "cluster.secret": {

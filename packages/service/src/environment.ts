@@ -1,9 +1,11 @@
 import { createKeys, type Keys } from "@sluice/catalog";
 import {
   checkName,
+  codeOf,
   instanceId,
   memberId,
   scaleTimers,
+  SluiceError,
   type InstanceId,
   type MemberId,
   type ServiceKind,
@@ -48,6 +50,24 @@ export interface OpenedEnvironment {
 
 const utf8 = new TextEncoder();
 
+/** An orchestrator that knows no zone of a machine gives an empty one; copies are then kept apart by machine. */
+const DEFAULT_ZONE = "default";
+export function failureDomain(zone: string, host: string | undefined): string {
+  if (zone !== "") return zone;
+  // Zones are short; the machine's own name comes first in a long one.
+  return host === undefined || host === "" ? DEFAULT_ZONE : host.slice(0, 64);
+}
+
+/** A value that only its user can judge is refused like any other: with the name of its key. */
+async function naming<T>(key: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    if (codeOf(cause) !== "INVALID_ARGUMENT" && codeOf(cause) !== "INVALID_NAME") throw cause;
+    throw new SluiceError("INVALID_CONFIG", `${key}: ${(cause as SluiceError).message}`, { cause });
+  }
+}
+
 /** Opens what the shared configuration names. Waits for nothing: a metadata store or object store that is away shows at the first call. */
 export async function openEnvironment(
   service: ServiceKind,
@@ -56,7 +76,7 @@ export async function openEnvironment(
 ): Promise<OpenedEnvironment> {
   const { clock, random } = parts;
   const id = config.id ?? `${service}-${random.uuid().slice(0, 8)}`;
-  checkName("member", id);
+  await naming("id", async () => checkName("member", id));
   const logger = parts.logger.child({ id });
   const store = openEtcdMetadata({ endpoints: [...config["metadata.endpoints"]], clock, random, logger });
   const accessKey = config["objectStore.accessKey"];
@@ -65,19 +85,23 @@ export async function openEnvironment(
   const objectStore =
     url === undefined
       ? undefined
-      : await openObjectStore(url, {
-          clock,
-          random,
-          logger,
-          createBucket: config["objectStore.createBucket"],
-          ...(accessKey === undefined || secretKey === undefined ? {} : { credentials: { accessKey, secretKey } }),
-        });
+      : await naming("objectStore.url", () =>
+          openObjectStore(url, {
+            clock,
+            random,
+            logger,
+            createBucket: config["objectStore.createBucket"],
+            ...(accessKey === undefined || secretKey === undefined ? {} : { credentials: { accessKey, secretKey } }),
+          }),
+        );
   const secret = config["cluster.secret"];
+  const timers = scaleTimers(config["timers.scalePercent"] / 100);
+  const drainMs = config["drain.timeout"];
   const environment: ServiceEnvironment = {
     clock,
     random,
     logger,
-    timers: scaleTimers(config["timers.scalePercent"] / 100),
+    timers: drainMs === undefined ? timers : { ...timers, shutdownMs: drainMs },
     store,
     keys: createKeys(config["metadata.prefix"]),
     objectStore,
@@ -86,7 +110,7 @@ export async function openEnvironment(
   };
   return {
     environment,
-    identity: { id: memberId(id), instance: instanceId(random.uuid()), zone: config.zone },
+    identity: { id: memberId(id), instance: instanceId(random.uuid()), zone: failureDomain(config.zone, config.host) },
     async close() {
       await objectStore?.close();
       await store.close();

@@ -26,6 +26,7 @@ await runService("broker", brokerConfig, async ({ config, logger, clock, random 
   });
   return {
     name: "broker",
+    drainMs: opened.environment.timers.shutdownMs,
     endpoints: () => ({ ...broker.endpoints(), metrics: healthServer.address }),
     async start() {
       await healthServer.start();

@@ -26,6 +26,7 @@ await runService("controller", controllerConfig, async ({ config, logger, clock,
   });
   return {
     name: "controller",
+    drainMs: opened.environment.timers.shutdownMs,
     endpoints: () => ({ ...controller.endpoints(), metrics: healthServer.address }),
     async start() {
       await healthServer.start();

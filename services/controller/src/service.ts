@@ -81,6 +81,7 @@ class ControllerHost implements Controller {
     return { rpc: this.#rpc.advertised };
   }
   async start(): Promise<void> {
+    this.#options.health.markWaiting("the metadata store");
     await this.#lifecycle.start();
     this.#options.health.markStarted();
   }

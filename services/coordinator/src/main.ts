@@ -25,6 +25,7 @@ await runService("coordinator", coordinatorConfig, async ({ config, logger, cloc
   });
   return {
     name: "coordinator",
+    drainMs: opened.environment.timers.shutdownMs,
     endpoints: () => ({ ...coordinator.endpoints(), metrics: healthServer.address }),
     async start() {
       await healthServer.start();

@@ -86,6 +86,7 @@ class CoordinatorProcess implements Coordinator {
   async start(): Promise<void> {
     const { environment, health } = this.#options;
     const { store, keys, clock, timers } = environment;
+    health.markWaiting("the metadata store and the first controller");
     const cluster = await awaitCluster(store, keys, clock, this.#stop.signal, timers.metadataRetryMs);
     await this.#view.start();
     this.#parts = new Parts(this.#options, this.#view, this.#metrics, cluster);

@@ -27,6 +27,7 @@ await runService("proxy", proxyConfig, async ({ config, logger, clock, random })
   });
   return {
     name: "proxy",
+    drainMs: opened.environment.timers.shutdownMs,
     endpoints: () => ({ ...proxy.endpoints(), metrics: healthServer.address }),
     async start() {
       await healthServer.start();

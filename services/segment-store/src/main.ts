@@ -40,6 +40,7 @@ await runService("segment-store", segmentStoreConfig, async ({ config, logger, c
   });
   return {
     name: "segment-store",
+    drainMs: opened.environment.timers.shutdownMs,
     endpoints: () => ({ ...node.endpoints(), metrics: healthServer.address }),
     async start() {
       await healthServer.start();

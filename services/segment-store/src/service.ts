@@ -96,6 +96,7 @@ class SegmentStoreProcess implements SegmentStore {
   async start(): Promise<void> {
     const { environment, identity, health, folder } = this.#options;
     const { store, keys, clock, logger, timers, random, objectStore } = environment;
+    health.markWaiting("the metadata store and the first controller");
     const cluster = await awaitCluster(store, keys, clock, this.#stop.signal, timers.metadataRetryMs);
     if (objectStore !== undefined)
       await checkClusterMarker(objectStore, cluster.clusterId, cluster.generation).catch((error: unknown) => {
@@ -107,6 +108,7 @@ class SegmentStoreProcess implements SegmentStore {
     await disk.makeDirectory(folder);
     this.#lock = new FolderLock(folder);
     try {
+      health.markWaiting(undefined);
       const format = await openFormat(disk, folder, { clusterId: cluster.clusterId, node: identity.id }, random);
       const engine = await Engine.open({
         disk,
@@ -119,6 +121,7 @@ class SegmentStoreProcess implements SegmentStore {
         limits: { ...engineLimits, ...this.#options.limits },
         ...(this.#options.mutants !== undefined && { mutants: this.#options.mutants }),
       });
+      health.markWaiting("the metadata store");
       const view = new ClusterView({ store, keys, clock, logger, retryMs: timers.metadataRetryMs });
       this.#parts = new Parts(this.#options, this.#metrics, cluster, format, engine, view);
       await this.#parts.start();
