@@ -25,6 +25,7 @@ export interface ProducedLine extends LineRecord {
   readonly timestampMs: number | undefined;
 }
 
+const NO_TIMESTAMP = -1;
 type JsonBytes = string | null | { readonly base64: string };
 
 const utf8 = new TextEncoder();
@@ -45,7 +46,8 @@ export function formatRecordLine(record: ConsumedLine): string {
     topic,
     partition,
     offset,
-    timestamp: timestampMs,
+    // Nothing on the way looks into batches: whatever is before 1970 was no time either.
+    timestamp: timestampMs < 0 ? NO_TIMESTAMP : timestampMs,
     key: bytesToJson(key),
     value: bytesToJson(value),
     headers: headers.map(([name, bytes]) => [name, bytesToJson(bytes)]),
@@ -72,7 +74,7 @@ export function parseRecordLine(text: string): ProducedLine {
     value: jsonToBytes("value", line["value"]),
     headers: parseHeaders(line["headers"]),
     partition: parseWhole("partition", line["partition"], 0x7fff_ffff),
-    timestampMs: parseWhole("timestamp", line["timestamp"], Number.MAX_SAFE_INTEGER),
+    timestampMs: parseTimestamp(line["timestamp"]),
   };
 }
 function jsonToBytes(field: string, value: unknown): Uint8Array | null {
@@ -97,9 +99,13 @@ function parseHeaders(value: unknown): (readonly [string, Uint8Array | null])[] 
     return [pair[0], jsonToBytes(`header ${JSON.stringify(pair[0].slice(0, 40))}`, pair[1])] as const;
   });
 }
-function parseWhole(field: string, value: unknown, max: number): number | undefined {
+/** Some clients store records without a time, as -1; those leave and enter as such. Left out = now. */
+function parseTimestamp(value: unknown): number | undefined {
+  return value === NO_TIMESTAMP ? value : parseWhole("timestamp", value, Number.MAX_SAFE_INTEGER, "-1 (none) or ");
+}
+function parseWhole(field: string, value: unknown, max: number, or = ""): number | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0 || value > max)
-    throw new UsageError(`${field} must be a whole number of 0 to ${max}`);
+    throw new UsageError(`${field} must be ${or}a whole number of 0 to ${max}`);
   return value;
 }

@@ -11,7 +11,7 @@ const record: fc.Arbitrary<ConsumedLine> = fc.record({
   topic: fc.stringMatching(/^[A-Za-z0-9._-]{1,20}$/),
   partition: fc.nat(1_000),
   offset: fc.nat(Number.MAX_SAFE_INTEGER),
-  timestampMs: fc.nat(Number.MAX_SAFE_INTEGER),
+  timestampMs: fc.oneof(fc.constant(-1), fc.nat(Number.MAX_SAFE_INTEGER)),
   key: field,
   value: field,
   headers: fc.array(fc.tuple(fc.string({ unit: "grapheme", maxLength: 10 }), field), { maxLength: 4 }),
@@ -79,6 +79,7 @@ describe("a record as a line", () => {
     ['{"partition":-1}', "partition must be"],
     ['{"partition":1.5}', "partition must be"],
     ['{"timestamp":"now"}', "timestamp must be"],
+    ['{"timestamp":-2}', "timestamp must be -1 (none) or"],
   ])("%s is refused", (line, reason) => {
     expect(() => parseRecordLine(line)).toThrow(reason);
   });
