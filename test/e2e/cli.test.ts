@@ -119,6 +119,8 @@ describe("produce and consume", () => {
         ],
       },
       { partition: 1, timestamp: 1_764_437_000_003, key: "", value: "", headers: [] },
+      // What a client stores that knows no time.
+      { partition: 1, timestamp: -1, key: "timeless", value: "v", headers: [] },
     ];
     await ok(["produce", "from", "--jsonl"], lines.map((line) => JSON.stringify(line)).join("\n"));
     const first = await ok(["consume", "from", "--exit-on-end", "-o", "jsonl"]);
@@ -128,6 +130,7 @@ describe("produce and consume", () => {
       lines[2],
       lines[1],
       lines[3],
+      lines[4],
     ]);
     await ok(["produce", "to", "--jsonl"], first);
     const second = await ok(["consume", "to", "--exit-on-end", "-o", "jsonl"]);
@@ -153,6 +156,13 @@ describe("produce and consume", () => {
     expect(await ok(["consume", "lines", "--from", "earliest", "--until", "end", "--partition", "0"])).toBe("1\nno key\n\n2:3\n");
     expect(await ok(["consume", "lines", "--from", `@${all[3]!.timestamp + 60_000}`, "--exit-on-end"])).toBe("");
     expect(await ok(["consume", "lines", "--until", `@${new Date(all[0]!.timestamp).toISOString()}`])).toBe("");
+    for (const bound of [["--exit-on-end"], ["--until", "end"], []]) {
+      const beyond = await run(["consume", "lines", "--from", "5", ...bound]);
+      expect(beyond).toMatchObject({ code: 4, out: "" });
+      expect(beyond.err).toContain("OFFSET_OUT_OF_RANGE");
+      expect(beyond.err).toContain("--from earliest");
+    }
+    expect(await ok(["consume", "lines", "--from", "4", "--exit-on-end"])).toBe("");
     expect(await run(["consume", "lines", "--partition", "1"])).toMatchObject({ code: 2 });
     expect(await run(["consume", "missing", "--exit-on-end"])).toMatchObject({ code: 1, out: "" });
   }, 60_000);

@@ -9,6 +9,8 @@ export const exitCodes = {
   usage: 2,
   /** `produce`: the input was read, but not every record was acknowledged. */
   unacknowledged: 3,
+  /** `consume`: the log does not have, or no longer has, the position. */
+  outOfRange: 4,
   /** Interrupted (Ctrl-C, SIGTERM) before the work that was asked for was complete. */
   interrupted: 130,
 } as const;
@@ -26,11 +28,12 @@ export class CommandFailure extends Error {
   }
 }
 
-const USAGE_CODES: ReadonlySet<ErrorCode> = new Set(["INVALID_CONFIG"]);
+const EXIT_CODES: Partial<Record<ErrorCode, number>> = { INVALID_CONFIG: exitCodes.usage, OFFSET_OUT_OF_RANGE: exitCodes.outOfRange };
 
 /** Where the command line knows the next thing to type, that is the hint. */
 const NEXT_COMMANDS: Partial<Record<ErrorCode, string>> = {
   UNKNOWN_TOPIC: "List them: sluice topic list; or create it: sluice topic create NAME --partitions N",
+  OFFSET_OUT_OF_RANGE: "See what there is: sluice topic describe NAME; or start at one of the ends: --from earliest, --from latest",
   UNREACHABLE: "Start a server: sluice standalone; or name another: --endpoint HOST:PORT, or SLUICE_ENDPOINT",
 };
 
@@ -38,7 +41,7 @@ const NEXT_COMMANDS: Partial<Record<ErrorCode, string>> = {
 export function explain(error: unknown): { readonly text: string; readonly exitCode: number } {
   const message = messageOf(error);
   if (isSluiceError(error)) {
-    const exitCode = USAGE_CODES.has(error.code) ? exitCodes.usage : exitCodes.failure;
+    const exitCode = EXIT_CODES[error.code] ?? exitCodes.failure;
     return { text: `sluice: ${error.code}: ${message}\n  ${NEXT_COMMANDS[error.code] ?? errorCatalogue[error.code].hint}`, exitCode };
   }
   const exitCode = (error as { exitCode?: unknown } | undefined)?.exitCode;

@@ -58,8 +58,21 @@ export async function startPositions(
     )
   ).flat();
   const endOf = new Map((await ends)?.map((e) => [e.partition, e.offset]));
-  for (const cursor of cursors) cursor.end = endOf.get(cursor.partition) ?? Number.POSITIVE_INFINITY;
+  for (const cursor of cursors) {
+    cursor.end = endOf.get(cursor.partition) ?? Number.POSITIVE_INFINITY;
+    if (cursor.position > cursor.end) await beyondEnd(call, options, cursor, signal);
+  }
   return cursors.toSorted((a, b) => a.partition - b.partition);
+}
+/** Reading until the end would give nothing and look like success. */
+async function beyondEnd(call: Call, options: ConsumerOptions, cursor: PartitionCursor, signal: AbortSignal): Promise<void> {
+  const { topic, onOutOfRange = "error" } = options;
+  const { partition, position, end } = cursor;
+  if (onOutOfRange === "error")
+    throw new SluiceError("OFFSET_OUT_OF_RANGE", `${topic}/${partition}: offset ${position} is beyond the end of the log, ${end}`);
+  const offset = onOutOfRange === "latest" ? end : await resolvePosition(call, topic, partition, onOutOfRange, signal);
+  cursor.position = offset;
+  cursor.receivedNext = offset;
 }
 export async function resolvePosition(
   call: Call,

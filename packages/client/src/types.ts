@@ -85,7 +85,7 @@ export interface ProducerRecord {
   readonly headers?: HeadersInit;
   /** Default: by the partitioner. */
   readonly partition?: number;
-  /** Milliseconds since 1970; default now. */
+  /** Milliseconds since 1970, -1 = none; default now. */
   readonly timestampMs?: number;
   /** W3C trace context, sent as the header `traceparent` unless the record has one; "" = none. Default: that of `connect`. */
   readonly traceparent?: string;
@@ -158,7 +158,7 @@ export interface ConsumerOptions {
   readonly creditBytes?: number;
   /** Ends when the ends of all partitions, as they were at the start, are reached. Default false. */
   readonly untilEnd?: boolean;
-  /** When retention has overtaken the position: fail with OFFSET_OUT_OF_RANGE, or go on there. Default "error". */
+  /** When retention has overtaken the position, or it is beyond the end: fail with OFFSET_OUT_OF_RANGE, or go on there. Default "error". */
   readonly onOutOfRange?: "error" | "earliest" | "latest";
   /** Check the CRC of every batch. Default true. */
   readonly checkCrc?: boolean;

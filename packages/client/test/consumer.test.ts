@@ -141,6 +141,20 @@ describe("streams", () => {
     expect(await take(empty, 1)).toEqual([]);
   });
 
+  test("untilEnd from beyond the end is an error, or the policy", async () => {
+    await using w = await world();
+    await fill(w, 10);
+    const at = (onOutOfRange?: "earliest" | "latest") =>
+      w.sluice.consumer({ topic: "t", from: { offset: 11 }, untilEnd: true, ...(onOutOfRange && { onOutOfRange }) });
+    await using strict = at();
+    expect(await failure(strict.ready())).toBe("OFFSET_OUT_OF_RANGE");
+    expect(await failure(take(strict, 1))).toBe("OFFSET_OUT_OF_RANGE");
+    await using again = at("earliest");
+    expect(await take(again, 99)).toHaveLength(10);
+    await using nothing = at("latest");
+    expect(await take(nothing, 99)).toHaveLength(0);
+  });
+
   test("a consumer that does not read is sent its credit and no more", async () => {
     await using w = await world();
     await fill(w, 300, { size: 3_000, batchBytes: 16_000 });
