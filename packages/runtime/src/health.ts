@@ -1,7 +1,7 @@
 import fastify, { type FastifyInstance } from "fastify";
 import { SluiceError } from "@sluice/core/model";
 import type { Clock } from "./clock.ts";
-import { formatHostPort, type Listener } from "./config/index.ts";
+import { advertisedAddress, formatHostPort, type Listener } from "./config/index.ts";
 import type { Component } from "./lifecycle.ts";
 import type { Logger } from "./logging.ts";
 import { metricsContentType, renderMetrics } from "./metrics.ts";
@@ -92,6 +92,8 @@ export interface HealthServer extends Component {
   add(health: Health, metrics?: { readonly registry: prom.Registry }): void;
   /** host:port once started. */
   readonly address: string;
+  /** What others are told. */
+  readonly advertised: string;
   readonly port: number;
 }
 
@@ -130,6 +132,9 @@ export function createHealthServer(options: HealthServerOptions): HealthServer {
     },
     get address() {
       return formatHostPort(options.listener.host, port);
+    },
+    get advertised() {
+      return advertisedAddress(options.listener, port);
     },
     add(health, registry) {
       services.push(health);

@@ -56,7 +56,7 @@ describe("health endpoints", () => {
     store.ready("disk", () => Promise.reject(new Error("disk is gone")));
     store.live("journal", () => true);
     const server = createHealthServer({
-      listener: createListener("health", { bind: "127.0.0.1:0" }),
+      listener: createListener("health", { bind: "127.0.0.1:0", advertised: "10.1.2.3:0" }),
       logger: silentLogger,
       version: "1.2.3",
       services: [broker],
@@ -67,6 +67,7 @@ describe("health endpoints", () => {
       const response = await fetch(`http://${server.address}${path}`);
       return { status: response.status, text: await response.text() };
     };
+    expect(server.advertised).toBe(`10.1.2.3:${server.port}`);
     expect((await get("/startupz")).status).toBe(503);
     // No restart brings another system sooner: started as far as this process goes, and not ready.
     broker.markWaiting("the metadata store");

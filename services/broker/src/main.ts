@@ -21,7 +21,7 @@ await runService("broker", brokerConfig, async ({ config, logger, clock, random 
     health,
     linkListener: listenerOf(config, "link"),
     rpcListener: listenerOf(config, "rpc"),
-    metricsAddress: () => healthServer.address,
+    metricsAddress: () => healthServer.advertised,
     pendingBytesMax: config["append.pendingBytesMax"],
   });
   return {

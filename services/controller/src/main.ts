@@ -22,7 +22,7 @@ await runService("controller", controllerConfig, async ({ config, logger, clock,
     rpcListener: listenerOf(config, "rpc"),
     shardCount: config["cluster.shards"],
     limits: limitsOf(config),
-    metricsAddress: () => healthServer.address,
+    metricsAddress: () => healthServer.advertised,
   });
   return {
     name: "controller",

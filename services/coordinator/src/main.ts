@@ -20,7 +20,7 @@ await runService("coordinator", coordinatorConfig, async ({ config, logger, cloc
     metrics,
     health,
     rpcListener: listenerOf(config, "rpc"),
-    metricsAddress: () => healthServer.address,
+    metricsAddress: () => healthServer.advertised,
     snapshotPolicy: { records: config["snapshot.records"], bytes: config["snapshot.bytes"] },
   });
   return {

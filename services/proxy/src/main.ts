@@ -20,7 +20,7 @@ await runService("proxy", proxyConfig, async ({ config, logger, clock, random })
     metrics,
     health,
     grpcListener: listenerOf(config, "grpc"),
-    metricsAddress: () => healthServer.address,
+    metricsAddress: () => healthServer.advertised,
     heldBytesMax: config["produce.heldBytesMax"],
     tailCacheBytes: config["cache.tailBytes"],
     blockCacheBytes: config["cache.blockBytes"],

@@ -27,7 +27,7 @@ await runService("segment-store", segmentStoreConfig, async ({ config, logger, c
     health,
     linkListener: listenerOf(config, "link"),
     rpcListener: listenerOf(config, "rpc"),
-    metricsAddress: () => healthServer.address,
+    metricsAddress: () => healthServer.advertised,
     folder,
     capacityBytes: config["disk.capacityBytes"],
     limits: {
