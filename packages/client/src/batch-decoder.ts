@@ -24,7 +24,7 @@ export interface Decoded {
 
 /**
  * Decodes the batches of a run from `at` on, at most `decodedBytesPerStep` of them (one batch at least). Control batches give no records.
- * Decompression is bounded as in core. Throws CORRUPT_BATCH, UNSUPPORTED_FORMAT, UNSUPPORTED_CODEC, MESSAGE_TOO_LARGE.
+ * Decompression is bounded as in core. Throws CORRUPT_BATCH, UNSUPPORTED_FORMAT, UNREADABLE_BATCH.
  */
 export function decodeRun(bytes: Uint8Array, at: number, range: DecodeRange): Decoded {
   const batches = new BatchCursor(bytes, at);
@@ -58,7 +58,14 @@ export function decodeRun(bytes: Uint8Array, at: number, range: DecodeRange): De
 
 /** The servers store batches unread, so a producer can store one that nobody can decode: the error names the way past it. */
 function unreadable(range: DecodeRange, header: BatchHeader, cause: unknown): SluiceError {
-  const { code, message } = asSluiceError(cause);
+  const { message } = asSluiceError(cause);
+  const nextOffset = header.lastOffset + 1;
+  const details = {
+    topic: range.topic,
+    partition: String(range.partition),
+    offset: String(header.baseOffset),
+    nextOffset: String(nextOffset),
+  };
   const place = `${range.topic}/${range.partition}: the batch at offsets ${header.baseOffset} to ${header.lastOffset} cannot be decoded`;
-  return new SluiceError(code, `${place} (${message}); go on at offset ${header.lastOffset + 1} to pass it`, { cause });
+  return new SluiceError("UNREADABLE_BATCH", `${place} (${message}); go on at offset ${nextOffset} to pass it`, { cause, details });
 }

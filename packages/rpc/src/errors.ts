@@ -24,7 +24,13 @@ export function toStatus(error: unknown): StatusObject {
       create(ErrorInfoSchema, {
         reason: code,
         domain: DOMAIN,
-        metadata: { retriable: String(entry.retriable), hint: entry.hint, throttleMs: String(throttleMs), number: String(entry.number) },
+        metadata: {
+          ...(isSluiceError(error) ? error.details : {}),
+          retriable: String(entry.retriable),
+          hint: entry.hint,
+          throttleMs: String(throttleMs),
+          number: String(entry.number),
+        },
       }),
     ),
   ];
@@ -44,7 +50,8 @@ export function fromStatus(
   cause?: unknown,
 ): SluiceError {
   const named = readErrorInfo(status.metadata ?? undefined);
-  if (named !== undefined) return new SluiceError(named.code, status.details, { throttleMs: named.throttleMs, cause });
+  if (named !== undefined)
+    return new SluiceError(named.code, status.details, { throttleMs: named.throttleMs, details: named.details, cause });
   return new SluiceError(codeOfBareStatus(status.code, status.details), status.details, { cause });
 }
 /** Errors of grpc-js calls; others pass through as they are when they are ours, and as INTERNAL when they are not. */
@@ -57,15 +64,21 @@ export function fromGrpcError(error: unknown): SluiceError {
   return new SluiceError("INTERNAL", String(error), { cause: error });
 }
 
-function readErrorInfo(metadata: Metadata | undefined): { code: ErrorCode; throttleMs: number } | undefined {
+interface NamedError {
+  readonly code: ErrorCode;
+  readonly throttleMs: number;
+  readonly details: Readonly<Record<string, string>>;
+}
+function readErrorInfo(metadata: Metadata | undefined): NamedError | undefined {
   const raw = metadata?.get(DETAILS_KEY)[0];
   if (raw === undefined || typeof raw === "string" || raw.byteLength > DETAILS_BYTES_MAX) return undefined;
   try {
     for (const detail of fromBinary(StatusSchema, raw).details) {
       const info = anyUnpack(detail, ErrorInfoSchema);
       if (info?.domain !== DOMAIN || !Object.hasOwn(errorCatalogue, info.reason)) continue;
-      const throttleMs = Number(info.metadata["throttleMs"] ?? 0);
-      return { code: info.reason as ErrorCode, throttleMs: Number.isFinite(throttleMs) && throttleMs > 0 ? throttleMs : 0 };
+      const { retriable: _r, hint: _h, number: _n, throttleMs: throttle, ...details } = info.metadata;
+      const throttleMs = Number(throttle ?? 0);
+      return { code: info.reason as ErrorCode, throttleMs: Number.isFinite(throttleMs) && throttleMs > 0 ? throttleMs : 0, details };
     }
   } catch {
     // Not ours: the bare status decides.

@@ -7,8 +7,8 @@ import { ConsumeCredit } from "./credit.ts";
 import { proxyLimits, replyBytesMax } from "./limits.ts";
 import type { Positions } from "./positions.ts";
 import { readCanRetry, type ReadAnswer, type Reader, type ReadPath } from "./read-path.ts";
-import { recordPages, withoutControl } from "./record-set.ts";
-import { partitionOf, type Topics } from "./topics.ts";
+import { atPartition, checkFormat, recordPages, withoutControl } from "./record-set.ts";
+import { partitionOf, refuseReserved, type Topics } from "./topics.ts";
 import type { Consumed } from "./wire/consume-codec.ts";
 
 export interface ConsumeSessionOptions {
@@ -114,6 +114,8 @@ export class ConsumeSession {
 
   async #begin(start: ConsumeStart): Promise<void> {
     await this.#context.authorize(start.topic);
+    refuseReserved(start.topic);
+    checkFormat(start.format);
     const topic = await this.#options.topics.find(this.#context.principal.tenant, start.topic);
     this.#topic = topic;
     const wanted =
@@ -282,14 +284,15 @@ export class ConsumeSession {
   }
   /** The partition is paused until a seek. */
   #fail(lane: Lane, seekNumber: number, reason: unknown): void {
-    const error = asSluiceError(reason);
+    const error = asSluiceError(atPartition(this.#topic?.name ?? "", lane.partition, reason));
     if (this.#closed) return;
     this.#call.write({
       topic: this.#topic?.name ?? "",
       partition: lane.partition,
       records: undefined,
       runs: [],
-      nextOffset: -1,
+      // Known when the partition can go on behind what failed.
+      nextOffset: Number(error.details["nextOffset"] ?? -1),
       highWatermark: -1,
       lastStableOffset: -1,
       logStartOffset: -1,

@@ -1,11 +1,11 @@
-import { errorCatalogue, errorCodeOf, errorNumber, RESERVED_PREFIX, SluiceError, type TopicRecord } from "@sluice/core/model";
+import { errorCatalogue, errorCodeOf, errorNumber, SluiceError, type TopicRecord } from "@sluice/core/model";
 import type { ProduceCall, ProduceOutcome, ProduceRouter } from "@sluice/partition-client";
 import type { RecordSet } from "@sluice/proto/v1/records";
 import type { Clock } from "@sluice/runtime";
 import type { BatchEncoder } from "./batch-encoder.ts";
 import { proxyLimits } from "./limits.ts";
 import type { ProxyMetrics } from "./metrics.ts";
-import { partitionOf } from "./topics.ts";
+import { partitionOf, refuseReserved } from "./topics.ts";
 
 /** What a produce request holds, however it came. */
 export interface ProduceData {
@@ -50,8 +50,7 @@ export class ProducePath {
    */
   produce(topic: TopicRecord, data: ProduceData, deadlineMs: number, done: (partition: number, outcome: ProduceOutcome) => void): number {
     const { clock, router, encoder, metrics } = this.#options;
-    if (topic.name.startsWith(RESERVED_PREFIX))
-      throw new SluiceError("PERMISSION_DENIED", `topic ${topic.name} belongs to the cluster and takes no records from clients`);
+    refuseReserved(topic.name);
     const { batch, records, expectedBaseOffset, fenceToken } = data;
     if (batch === undefined && records === undefined) throw new SluiceError("INVALID_ARGUMENT", "there is neither a batch nor records");
     // -1 = the proxy chooses; every other number must name a partition.

@@ -1,4 +1,6 @@
-import { BatchCursor, RecordCursor, type Codecs } from "@sluice/core/log";
+import { BatchCursor, RecordCursor, type BatchHeader, type Codecs } from "@sluice/core/log";
+import { asSluiceError, isSluiceError, SluiceError } from "@sluice/core/model";
+import { DataFormat } from "@sluice/proto/v1/consume";
 import { ProtobufWriter } from "./wire/protobuf.ts";
 
 /**
@@ -7,6 +9,7 @@ import { ProtobufWriter } from "./wire/protobuf.ts";
  *   RecordSet { records = 1 [Record { key = 1, value = 2, headers = 3 [{ name = 1, value = 2 }], timestamp_ms = 4, offset = 5 }] }
  */
 const FIELD_RECORDS = 1;
+const FORMATS: ReadonlySet<number> = new Set(Object.values(DataFormat));
 
 export interface RecordPage {
   /** The encoded RecordSet. */
@@ -18,7 +21,8 @@ export interface RecordPage {
 
 /**
  * The records of `runs` from `offset` on, in pages of about `pageBytes` (one record at least): a compressed batch can hold many times its
- * size. Stops at the end of the batch with which `stopBytes` are reached. Control batches are passed over. Throws CORRUPT_BATCH, UNSUPPORTED_CODEC, MESSAGE_TOO_LARGE.
+ * size. Stops at the end of the batch with which `stopBytes` are reached, or before one that cannot be decoded. Control batches are passed over.
+ * Throws UNREADABLE_BATCH when there is nothing before such a batch.
  */
 export function* recordPages(
   runs: readonly Uint8Array[],
@@ -37,9 +41,19 @@ export function* recordPages(
     cursor.reset(run);
     while (passed + writer.length < stopBytes && cursor.next()) {
       const { header } = cursor;
+      let opened = false;
       if (!header.isControl) {
-        records.open(run, cursor.position, header, codecs);
-        while (records.next()) {
+        for (;;) {
+          try {
+            if (!opened) records.open(run, cursor.position, header, codecs);
+            opened = true;
+            if (!records.next()) break;
+          } catch (cause) {
+            // What lies before it is given first; the next read begins with it.
+            if (nextOffset === offset) throw unreadable(header, cause);
+            yield { bytes: writer.finish(), count, nextOffset };
+            return;
+          }
           if (records.offset < offset) continue;
           const size = recordBytes(records);
           if (count > 0 && writer.length + size > pageBytes) {
@@ -58,6 +72,14 @@ export function* recordPages(
     cursor.expectEnd();
   }
   yield { bytes: writer.finish(), count, nextOffset };
+}
+
+/** Batches are stored unread, so a producer can store one that nobody can decode: the error names the way past it. */
+function unreadable(header: BatchHeader, cause: unknown): SluiceError {
+  const { baseOffset, lastOffset } = header;
+  const nextOffset = lastOffset + 1;
+  const text = `the batch at offsets ${baseOffset} to ${lastOffset} cannot be decoded (${asSluiceError(cause).message}); go on at offset ${nextOffset}`;
+  return new SluiceError("UNREADABLE_BATCH", text, { cause, details: { offset: String(baseOffset), nextOffset: String(nextOffset) } });
 }
 
 /** An upper bound: tags, lengths and numbers at their longest. */
@@ -98,4 +120,16 @@ export function withoutControl(runs: readonly Uint8Array[]): readonly Uint8Array
     if (out !== undefined && from < run.length) out.push(run.subarray(from));
   });
   return out ?? runs;
+}
+
+/** Names the partition, as the caller calls it. */
+export function atPartition(topic: string, partition: number, reason: unknown): unknown {
+  if (!isSluiceError(reason) || reason.code !== "UNREADABLE_BATCH") return reason;
+  const details = { ...reason.details, topic, partition: String(partition) };
+  return new SluiceError(reason.code, `${topic}/${partition}: ${reason.message}`, { cause: reason.cause, details });
+}
+
+/** A client that asks for what this version does not know must not be given something else. */
+export function checkFormat(format: DataFormat): void {
+  if (!FORMATS.has(format)) throw new SluiceError("INVALID_ARGUMENT", `format ${format} is unknown`);
 }

@@ -1,5 +1,5 @@
 import { topicCodec, type ClusterView, type Keys } from "@sluice/catalog";
-import { checkName, SluiceError, type PartitionId, type TopicRecord } from "@sluice/core/model";
+import { checkName, RESERVED_PREFIX, SluiceError, type PartitionId, type TopicRecord } from "@sluice/core/model";
 import type { MetadataStore } from "@sluice/metadata";
 import { proxyLimits } from "./limits.ts";
 
@@ -42,6 +42,12 @@ export class Topics {
     if (topic?.phase !== "ACTIVE") throw new SluiceError("UNKNOWN_TOPIC", `there is no topic ${name}`);
     return topic;
   }
+}
+
+/** Throws PERMISSION_DENIED for topics that services keep their own logs in: they have other ways to them than a proxy. */
+export function refuseReserved(name: string): void {
+  if (name.startsWith(RESERVED_PREFIX))
+    throw new SluiceError("PERMISSION_DENIED", `topic ${name} belongs to the cluster; clients neither read nor write it`);
 }
 
 /** Throws UNKNOWN_PARTITION. */

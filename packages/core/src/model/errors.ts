@@ -60,6 +60,13 @@ export const errorCatalogue = {
     "The batch is well formed but a client may not send it; the message names the field.",
   ),
   UNKNOWN_SERVICE: e(17, false, "NOT_FOUND", 35, "This listener does not serve it; check the address."),
+  UNREADABLE_BATCH: e(
+    18,
+    false,
+    "DATA_LOSS",
+    2,
+    "A producer has stored a batch that nobody can decode; go on at the offset after it, which the error names (nextOffset).",
+  ),
   // Idempotence and conditional append
   OUT_OF_ORDER_SEQUENCE: e(
     20,
@@ -140,6 +147,7 @@ for (const [code, entry] of Object.entries(errorCatalogue)) byNumber.set(entry.n
 export const errorCodeOf = (number: number): ErrorCode => byNumber.get(number) ?? "INTERNAL";
 export const errorNumber = (code: ErrorCode): number => errorCatalogue[code].number;
 
+const NO_DETAILS: Readonly<Record<string, string>> = Object.freeze({});
 const BRAND = Symbol.for("sluice.error");
 
 /** The one error class. Match by `code`, never by class: realms and package copies differ. */
@@ -149,13 +157,20 @@ export class SluiceError extends Error {
   readonly hint: string;
   /** Milliseconds that the caller should wait before it tries again; 0 = no advice. */
   readonly throttleMs: number;
-  constructor(code: ErrorCode, message: string, options: { cause?: unknown; throttleMs?: number } = {}) {
+  /** What a program may want to know of the case, such as `nextOffset`; travels with the error over gRPC. */
+  readonly details: Readonly<Record<string, string>>;
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { cause?: unknown; throttleMs?: number; details?: Readonly<Record<string, string>> } = {},
+  ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.name = "SluiceError";
     this.code = code;
     this.retriable = errorCatalogue[code].retriable;
     this.hint = errorCatalogue[code].hint;
     this.throttleMs = options.throttleMs ?? 0;
+    this.details = options.details ?? NO_DETAILS;
     Object.defineProperty(this, BRAND, { value: true });
   }
 }

@@ -3,18 +3,20 @@ import { DataFormat, type FetchRequest } from "@sluice/proto/v1/consume";
 import type { CallContext } from "@sluice/rpc";
 import { proxyLimits, replyBytesMax } from "../limits.ts";
 import type { ReadAnswer } from "../read-path.ts";
-import { recordPages, withoutControl } from "../record-set.ts";
-import { partitionOf } from "../topics.ts";
+import { atPartition, checkFormat, recordPages, withoutControl, type RecordPage } from "../record-set.ts";
+import { partitionOf, refuseReserved } from "../topics.ts";
 import type { Fetched } from "../wire/consume-codec.ts";
 import type { ConsumeHandlersContext } from "./consume-context.ts";
 
 /**
  * One read: answers when `minBytes` are there or the wait is over, and at once when the proxy drains.
- * Throws UNKNOWN_TOPIC, UNKNOWN_PARTITION, INVALID_ARGUMENT, OFFSET_OUT_OF_RANGE, READ_UNAVAILABLE.
+ * Throws UNKNOWN_TOPIC, PERMISSION_DENIED, UNKNOWN_PARTITION, INVALID_ARGUMENT, OFFSET_OUT_OF_RANGE, READ_UNAVAILABLE, UNREADABLE_BATCH.
  */
 export async function fetch(context: ConsumeHandlersContext, request: FetchRequest, call: CallContext): Promise<Fetched> {
   const { clock, timers, topics, reads, metrics, codecs } = context;
   await call.authorize(request.topic);
+  refuseReserved(request.topic);
+  checkFormat(request.format);
   const topic = await topics.find(call.principal.tenant, request.topic);
   const offset = Number(request.offset);
   if (!Number.isSafeInteger(offset) || offset < 0) throw new SluiceError("INVALID_ARGUMENT", `offset ${request.offset} is out of range`);
@@ -52,8 +54,16 @@ export async function fetch(context: ConsumeHandlersContext, request: FetchReque
     metrics.consumeBytes.inc(bytes);
     return { records: undefined, runs: withoutControl(runs), nextOffset: reader.offset, ...marks };
   }
-  const page = recordPages(runs, offset, maxBytes, codecs).next().value;
+  const page = firstPage(request, recordPages(runs, offset, maxBytes, codecs));
   if (page === undefined) return { records: undefined, runs: [], nextOffset: offset, ...marks };
   metrics.consumeBytes.inc(page.bytes.length);
   return { records: page.count === 0 ? undefined : page.bytes, runs: [], nextOffset: page.nextOffset, ...marks };
+}
+
+function firstPage({ topic, partition }: FetchRequest, pages: ReturnType<typeof recordPages>): RecordPage | void {
+  try {
+    return pages.next().value;
+  } catch (error) {
+    throw atPartition(topic, partition, error);
+  }
 }

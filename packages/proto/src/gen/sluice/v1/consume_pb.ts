@@ -123,6 +123,8 @@ export type FetchRequest = Message<"sluice.v1.FetchRequest"> & {
   minBytes: number;
 
   /**
+   * At most 30 s; more is taken as that.
+   *
    * @generated from field: uint32 wait_ms = 6;
    */
   waitMs: number;
@@ -389,6 +391,7 @@ export type ConsumeResponse = Message<"sluice.v1.ConsumeResponse"> & {
 
   /**
    * Number of the error catalogue for this partition alone (for example OFFSET_OUT_OF_RANGE); it is then paused until a seek.
+   * With UNREADABLE_BATCH (only in the format RECORDS) next_offset is the offset after the batch, the place to seek to; else it is -1.
    *
    * @generated from field: uint32 error = 11;
    */
@@ -536,7 +539,8 @@ export const DataFormatSchema: GenEnum<DataFormat> = /*@__PURE__*/
  */
 export const ConsumeService: GenService<{
   /**
-   * One read; waits for data up to wait_ms. An empty answer is normal.
+   * One read; waits for data up to wait_ms. An empty answer is normal. UNREADABLE_BATCH (only in the format RECORDS): its ErrorInfo has
+   * nextOffset, the offset after the batch.
    *
    * @generated from rpc sluice.v1.ConsumeService.Fetch
    */
