@@ -61,10 +61,18 @@ describe("standalone", () => {
   }, 30_000);
   test("the folder belongs to one process", async () => {
     const other = await sluice(["standalone", "--data", data, "--port-base", String(await freePort())]);
-    expect(other.code).toBe(1);
-    expect(other.err).toContain(`${data} is in use`);
+    expect(other.code).toBe(5);
+    expect(other.err).toContain(`FOLDER_IN_USE: ${data} is in use`);
+    expect(other.err).toContain("--data DIR");
+    expect(other.err).not.toContain("metadata");
     expect(other.err).toContain(String(server.child.pid));
   }, 60_000);
+  test("a port that does not speak gRPC is named as such", async () => {
+    const wrong = await sluice(["topic", "list", "--endpoint", `127.0.0.1:${base + 3}`]);
+    expect(wrong.code).toBe(1);
+    expect(wrong.err).toContain(`127.0.0.1:${base + 3}: the peer accepts connections but does not speak gRPC`);
+    expect((await sluice(["topic", "list", "--endpoint", "127.0.0.1:1"])).err).toContain("127.0.0.1:1: does not accept connections");
+  }, 30_000);
   test("other interfaces only when told so in writing", async () => {
     const open = await sluice([
       "standalone",

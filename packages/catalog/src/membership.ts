@@ -32,14 +32,18 @@ export async function ensureCluster(
   }
 }
 
-/** Waits for the cluster record. */
+const WAITING_AGAIN_MS = 30_000;
+
+/** Waits for the cluster record. While the metadata answers and has none, says so at once and again after a while. */
 export async function awaitCluster(
   store: MetadataStore,
   keys: Keys,
   clock: Clock,
   signal: AbortSignal,
   retryMs: number,
+  logger?: Logger,
 ): Promise<ClusterRecord> {
+  let toldMs = Number.NEGATIVE_INFINITY;
   for (;;) {
     signal.throwIfAborted();
     const found = await store.get(keys.cluster).catch((error: unknown) => {
@@ -47,6 +51,10 @@ export async function awaitCluster(
       throw error;
     });
     if (found?.entry !== undefined) return clusterCodec.decode(found.entry.value);
+    if (found !== undefined && clock.monotonicMs() - toldMs >= WAITING_AGAIN_MS) {
+      toldMs = clock.monotonicMs();
+      logger?.info("waiting for the cluster's first controller", { key: keys.cluster });
+    }
     await clock.sleep(retryMs, signal);
   }
 }

@@ -11,6 +11,8 @@ export const exitCodes = {
   unacknowledged: 3,
   /** `consume`: the log does not have, or no longer has, the position. */
   outOfRange: 4,
+  /** `standalone`: another process uses the data folder. */
+  folderInUse: 5,
   /** Interrupted (Ctrl-C, SIGTERM) before the work that was asked for was complete. */
   interrupted: 130,
 } as const;
@@ -28,11 +30,16 @@ export class CommandFailure extends Error {
   }
 }
 
-const EXIT_CODES: Partial<Record<ErrorCode, number>> = { INVALID_CONFIG: exitCodes.usage, OFFSET_OUT_OF_RANGE: exitCodes.outOfRange };
+const EXIT_CODES: Partial<Record<ErrorCode, number>> = {
+  INVALID_CONFIG: exitCodes.usage,
+  OFFSET_OUT_OF_RANGE: exitCodes.outOfRange,
+  FOLDER_IN_USE: exitCodes.folderInUse,
+};
 
 /** Where the command line knows the next thing to type, that is the hint. */
 const NEXT_COMMANDS: Partial<Record<ErrorCode, string>> = {
   UNKNOWN_TOPIC: "List them: sluice topic list; or create it: sluice topic create NAME --partitions N",
+  FOLDER_IN_USE: "Use the one that runs; or stop it; or choose another folder: --data DIR (and other ports: --port-base N)",
   OFFSET_OUT_OF_RANGE: "See what there is: sluice topic describe NAME; or start at one of the ends: --from earliest, --from latest",
   UNREACHABLE: "Start a server: sluice standalone; or name another: --endpoint HOST:PORT, or SLUICE_ENDPOINT",
 };

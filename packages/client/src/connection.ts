@@ -123,6 +123,7 @@ export class Connection {
       if (this.#closed !== undefined) throw this.#closed;
       const channel = this.#channel(address);
       const ready = await becomesReady(channel, clientTimers.endpointConnectMs);
+      const why = ready ? "" : await reasonOf(channel);
       if (ready && this.#closed === undefined) {
         this.#next = this.#options.endpoints.indexOf(address);
         const link = openLink(address, channel);
@@ -131,7 +132,7 @@ export class Connection {
         return link;
       }
       channel.close();
-      last = new SluiceError("UNREACHABLE", `${address} does not accept connections`);
+      last = new SluiceError("UNREACHABLE", `${address}: ${why}`);
       this.#restUntilMs.set(address, this.clock.monotonicMs() + clientTimers.endpointRestMs);
     }
     throw this.#closed ?? last ?? new SluiceError("UNREACHABLE", "no endpoint");
@@ -182,6 +183,20 @@ function openLink(address: string, channel: RpcChannel): ProxyLink {
     groups: createRpcClient(GroupService, channel),
   };
 }
+
+/** Why a channel did not connect: only a call is told by grpc-js, and a refused channel ends one at once. */
+async function reasonOf(channel: RpcChannel): Promise<string> {
+  if (channel.raw.getConnectivityState(false) !== connectivityState.TRANSIENT_FAILURE) return "no connection in time";
+  try {
+    await createRpcClient(AdminService, channel).describeCluster({}, { timeoutMs: REASON_MS });
+    return "the connection came too late";
+  } catch (error) {
+    const { code, message } = asSluiceError(error);
+    // The details of grpc-js end in notes for its developers.
+    return code === "UNREACHABLE" && !message.startsWith("No connection") ? message : "does not accept connections";
+  }
+}
+const REASON_MS = 250;
 
 /** True once connected; false as soon as the address refuses, or after the time. */
 async function becomesReady(channel: RpcChannel, timeoutMs: number): Promise<boolean> {

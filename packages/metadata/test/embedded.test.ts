@@ -20,8 +20,8 @@ describe("the embedded store's file", () => {
     const path = join(dir.path, "sub", "metadata.db");
     const clock = new ManualClock();
     const store = openEmbeddedMetadata({ path, clock });
-    expect(() => openEmbeddedMetadata({ path, clock })).toThrow(expect.objectContaining({ code: "METADATA_UNAVAILABLE" }));
-    expect(await run(path, "open")).toContain("METADATA_UNAVAILABLE");
+    expect(() => openEmbeddedMetadata({ path, clock })).toThrow(expect.objectContaining({ code: "FOLDER_IN_USE" }));
+    expect(await run(path, "open")).toContain("FOLDER_IN_USE");
     await store.close();
     expect(await run(path, "open")).toContain("opened");
   });

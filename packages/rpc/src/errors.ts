@@ -52,8 +52,12 @@ export function fromStatus(
   const named = readErrorInfo(status.metadata ?? undefined);
   if (named !== undefined)
     return new SluiceError(named.code, status.details, { throttleMs: named.throttleMs, details: named.details, cause });
-  return new SluiceError(codeOfBareStatus(status.code, status.details), status.details, { cause });
+  const code = codeOfBareStatus(status.code, status.details);
+  return new SluiceError(code, code === "UNREACHABLE" && NO_HTTP2.test(status.details) ? NOT_GRPC : status.details, { cause });
 }
+/** What grpc-js says of a peer whose first bytes are no HTTP/2. */
+const NO_HTTP2 = /Last error: (Protocol error|Parse Error)/;
+const NOT_GRPC = "the peer accepts connections but does not speak gRPC (HTTP/2): is this the right port?";
 /** Errors of grpc-js calls; others pass through as they are when they are ours, and as INTERNAL when they are not. */
 export function fromGrpcError(error: unknown): SluiceError {
   if (isSluiceError(error)) return error;

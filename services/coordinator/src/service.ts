@@ -85,9 +85,9 @@ class CoordinatorProcess implements Coordinator {
 
   async start(): Promise<void> {
     const { environment, health } = this.#options;
-    const { store, keys, clock, timers } = environment;
+    const { store, keys, clock, logger, timers } = environment;
     health.markWaiting("the metadata store and the first controller");
-    const cluster = await awaitCluster(store, keys, clock, this.#stop.signal, timers.metadataRetryMs);
+    const cluster = await awaitCluster(store, keys, clock, this.#stop.signal, timers.metadataRetryMs, logger);
     await this.#view.start();
     this.#parts = new Parts(this.#options, this.#view, this.#metrics, cluster);
     await this.#parts.start();

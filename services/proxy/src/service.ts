@@ -65,9 +65,9 @@ class ProxyProcess implements Proxy {
 
   async start(): Promise<void> {
     const { environment, health } = this.#options;
-    const { store, keys, clock, timers } = environment;
+    const { store, keys, clock, logger, timers } = environment;
     health.markWaiting("the metadata store and the first controller");
-    const cluster = await awaitCluster(store, keys, clock, this.#stop.signal, timers.metadataRetryMs);
+    const cluster = await awaitCluster(store, keys, clock, this.#stop.signal, timers.metadataRetryMs, logger);
     await this.#view.start();
     this.#parts = this.#build(cluster);
     await this.#parts.rpc.start();

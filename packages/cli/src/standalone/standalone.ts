@@ -61,7 +61,7 @@ const READY_LOOK_MS = 10;
  *   DATA/objects            history
  *   DATA/standalone.json    pid and endpoints of the process that runs, or ran last
  *
- * Resolves when all services are ready. Throws INVALID_CONFIG for a listener that cannot be, METADATA_UNAVAILABLE when the folder is in use.
+ * Resolves when all services are ready. Throws INVALID_CONFIG for a listener that cannot be, FOLDER_IN_USE.
  */
 export async function startStandalone(options: StandaloneOptions): Promise<Standalone> {
   const data = resolve(options.data);
@@ -89,14 +89,14 @@ async function openEnvironment(data: string, options: StandaloneOptions): Promis
   try {
     store = openEmbeddedMetadata({ path: join(data, "metadata.sqlite"), clock: systemClock });
   } catch (cause) {
-    if (codeOf(cause) !== "METADATA_UNAVAILABLE") throw cause;
-    const holder = await readFile(runFile(data), "utf8").then(
-      (text) => ` (pid ${(JSON.parse(text) as { pid: number }).pid}, it seems)`,
-      () => "",
-    );
-    throw new SluiceError("METADATA_UNAVAILABLE", `${data} is in use by another process${holder}; choose another folder with --data`, {
-      cause,
-    });
+    if (codeOf(cause) !== "FOLDER_IN_USE") throw cause;
+    const holder = await readFile(runFile(data), "utf8")
+      .then((text) => JSON.parse(text) as { pid: number; grpc: string })
+      .then(
+        ({ pid, grpc }) => ` (a standalone, it seems: pid ${pid}, gRPC ${grpc})`,
+        () => "",
+      );
+    throw new SluiceError("FOLDER_IN_USE", `${data} is in use by another process${holder}`, { cause });
   }
   try {
     const objectStore = await openObjectStore(join(data, "objects"), { clock: systemClock, random: systemRandom, logger });

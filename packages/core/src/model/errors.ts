@@ -128,6 +128,13 @@ export const errorCatalogue = {
   COMPARE_FAILED: e(80, false, "ABORTED", 7, "The key has changed since it was read."),
   UNKNOWN_OUTCOME: e(81, true, "UNKNOWN", 7, "The transaction may still be applied; send the identical one again."),
   LEASE_LOST: e(82, false, "FAILED_PRECONDITION", 7, "The lease has ended."),
+  FOLDER_IN_USE: e(
+    84,
+    false,
+    "FAILED_PRECONDITION",
+    7,
+    "One process at a time uses a data folder; stop that one, or choose another folder.",
+  ),
   COMPACTED: e(83, true, "OUT_OF_RANGE", 7, "The revision is gone; list again."),
   // Identity and rights
   CLUSTER_MISMATCH: e(90, false, "FAILED_PRECONDITION", 104, "The peer belongs to another cluster; the message names both."),

@@ -24,7 +24,7 @@ const WATCH_PROGRESS_REVISIONS = 100;
  * The store within one process, on SQLite. Every call runs to its end in one turn of the event loop, a change with its fsync in it
  * (a file; ":memory:" has none): made for `sluice standalone` and for tests, not for many writes.
  * Only one process can have a file open; opening it ends all leases of the process before, whose holders are gone.
- * Throws METADATA_UNAVAILABLE when the file is open elsewhere, VERSION_MISMATCH when its format is of another version.
+ * Throws FOLDER_IN_USE when the file is open elsewhere, VERSION_MISMATCH when its format is of another version.
  */
 export function openEmbeddedMetadata(options: EmbeddedMetadataOptions): EmbeddedMetadata {
   return new EmbeddedStore(options);

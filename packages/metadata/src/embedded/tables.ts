@@ -185,6 +185,7 @@ function openDatabase(path: string): DatabaseSync {
     db?.close();
     if (isSluiceError(error)) throw error;
     const busy = (error as { errcode?: number }).errcode === SQLITE_BUSY;
-    throw new SluiceError("METADATA_UNAVAILABLE", `${path} ${busy ? "is open in another process" : "cannot be opened"}`, { cause: error });
+    if (busy) throw new SluiceError("FOLDER_IN_USE", `${path} is open in another process`, { cause: error });
+    throw new SluiceError("METADATA_UNAVAILABLE", `${path} cannot be opened`, { cause: error });
   }
 }

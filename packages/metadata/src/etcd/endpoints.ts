@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Channel, connectivityState, credentials, type ChannelCredentials, type ChannelOptions, type Client } from "@grpc/grpc-js";
 import { SluiceError } from "@sluice/core/model";
+import type { Logger } from "@sluice/runtime";
 import { jittered, type Clock, type Random } from "./retry.ts";
 import { serviceConstructor, type ServiceName } from "./protocol.ts";
 
@@ -18,6 +19,9 @@ export const RECEIVE_BYTES_MAX = 32 * MiB;
 const CONNECT_SLICE_MS = 1_000;
 /** Pause between endpoints that refuse at once. */
 const REFUSED_PAUSE_MS = 50;
+/** While no member can be reached, that is logged after the first time, and again so often. */
+const AWAY_AFTER_MS = 1_000;
+const AWAY_AGAIN_MS = 30_000;
 
 const channelOptions: ChannelOptions = {
   "grpc.max_receive_message_length": RECEIVE_BYTES_MAX,
@@ -100,13 +104,18 @@ export class Endpoints {
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #all: readonly Endpoint[];
+  readonly #logger: Logger;
   #current: number;
+  /** Since when nothing has answered; undefined = not waiting. */
+  #awaySinceMs: number | undefined;
+  #toldMs = Number.NEGATIVE_INFINITY;
 
   /** Each "http://host:port", "https://host:port" or "host:port" (TLS when `tls` is given). */
-  constructor(urls: readonly string[], tls: EtcdTls | undefined, clock: Clock, random: Random) {
+  constructor(urls: readonly string[], tls: EtcdTls | undefined, clock: Clock, random: Random, logger: Logger) {
     if (urls.length === 0) throw new SluiceError("INVALID_CONFIG", "etcd needs at least one endpoint");
     this.#clock = clock;
     this.#random = random;
+    this.#logger = logger;
     this.#all = urls.map((url) => new Endpoint(url.replace(/^https?:\/\//, "").replace(/\/$/, ""), credentialsFor(url, tls)));
     // Spread the processes over the members.
     this.#current = random.int(urls.length);
@@ -131,8 +140,12 @@ export class Endpoints {
     while (!signal.aborted) {
       const endpoint = this.current();
       const state = endpoint.state();
-      if (state === "ready") return endpoint;
+      if (state === "ready") {
+        if (this.#awaySinceMs !== undefined) this.#back(endpoint);
+        return endpoint;
+      }
       const now = this.#clock.monotonicMs();
+      this.#away(now);
       if (state === "closed" || now >= untilMs) return undefined;
       if (state === "refused" && this.count > 1) {
         this.failed(endpoint);
@@ -145,6 +158,24 @@ export class Endpoints {
       if (!changed) this.failed(endpoint);
     }
     return undefined;
+  }
+
+  #away(nowMs: number): void {
+    const sinceMs = (this.#awaySinceMs ??= nowMs);
+    if (nowMs - sinceMs < AWAY_AFTER_MS || nowMs - this.#toldMs < AWAY_AGAIN_MS) return;
+    this.#toldMs = nowMs;
+    const endpoints = this.#all.map((one) => one.address).join(",");
+    this.#logger.warn("waiting for etcd", { endpoints, forSeconds: Math.round((nowMs - sinceMs) / 1_000) });
+  }
+  #back(endpoint: Endpoint): void {
+    const sinceMs = this.#awaySinceMs as number;
+    this.#awaySinceMs = undefined;
+    if (this.#toldMs < sinceMs) return;
+    this.#toldMs = Number.NEGATIVE_INFINITY;
+    this.#logger.info("etcd answers", {
+      endpoint: endpoint.address,
+      afterSeconds: Math.round((this.#clock.monotonicMs() - sinceMs) / 1_000),
+    });
   }
 
   #changeWithin(endpoints: readonly Endpoint[], ms: number, signal: AbortSignal): Promise<boolean> {

@@ -42,10 +42,10 @@ class EtcdStore implements MetadataStore {
   readonly #closing = new AbortController();
 
   constructor(options: EtcdMetadataOptions) {
-    const { clock, random } = options;
+    const { clock, random, logger } = options;
     this.#options = options;
     this.#keys = new KeySpace(options.prefix ?? "");
-    this.#endpoints = new Endpoints(options.endpoints, options.tls, clock, random);
+    this.#endpoints = new Endpoints(options.endpoints, options.tls, clock, random, logger);
     this.#calls = new Calls(this.#endpoints, clock, random, this.#closing.signal);
   }
 
