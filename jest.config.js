@@ -1,5 +1,6 @@
 // Kinds of tests: unit (*.test.ts beside the sources' package), contract (*.contract.test.ts: real servers), e2e (test/e2e: real processes),
-// repo (test/repo). `node tools/test.ts` runs them in order within their time budgets.
+// chart (test/chart: the rendered
+// chart, no cluster), repo (test/repo). `node tools/test.ts` runs them in order within their time budgets.
 const common = {
   transform: {},
   extensionsToTreatAsEsm: [".ts"],
@@ -24,6 +25,7 @@ export default {
     ),
     kind("contract", ["<rootDir>/packages/**/*.contract.test.ts", "<rootDir>/services/**/*.contract.test.ts"]),
     kind("repo", ["<rootDir>/test/repo/**/*.test.ts"]),
+    kind("chart", ["<rootDir>/test/chart/**/*.test.ts"]),
     kind("e2e", ["<rootDir>/test/e2e/**/*.test.ts"]),
   ],
   maxWorkers: 2,

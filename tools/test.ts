@@ -65,6 +65,7 @@ const stages: Record<string, () => Promise<Count>> = {
     const mutants = await program(["node", "sim/src/main.ts", "--mutants", "--within", "300"], 240);
     return { passed: clean.passed + mutants.passed, failed: clean.failed + mutants.failed };
   },
+  chart: () => jest("chart", 180),
   e2e: () => jest("e2e", 900, 1),
 };
 
