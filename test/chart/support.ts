@@ -30,8 +30,8 @@ export interface Container {
 }
 export interface PodSpec {
   readonly serviceAccountName?: string;
-  readonly automountServiceAccountToken: boolean;
-  readonly enableServiceLinks: boolean;
+  readonly automountServiceAccountToken?: boolean;
+  readonly enableServiceLinks?: boolean;
   readonly terminationGracePeriodSeconds: number;
   readonly securityContext: Readonly<Record<string, unknown>>;
   readonly initContainers?: readonly Container[];
