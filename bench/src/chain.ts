@@ -6,9 +6,11 @@
  */
 import { cpus, release, tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
+import { randomUUID } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { clusterUp } from "@sluice/cli";
-import { connect } from "@sluice/client";
+import { connect, type Admin, type TopicInfo } from "@sluice/client";
+import { systemClock } from "@sluice/runtime";
 import { runInner } from "./inner-load.ts";
 import type { ChainResult, ChainSpec } from "./measure.ts";
 import { runProbe } from "./probe/probe.ts";
@@ -50,6 +52,34 @@ function option(args: readonly string[], name: string, fallback: string): string
   const at = args.indexOf(`--${name}`);
   return at < 0 ? fallback : (args[at + 1] ?? fallback);
 }
+/** First load of all, not measured: the journals then have files to write again, as on a node that has run for a while. */
+const FILL_MS = 3_000;
+/** Live bytes of a node's journal below which what was deleted is gone. */
+const QUIET_BYTES = 32 * MiB;
+const QUIET_WAIT_MS = 30_000;
+
+/** Each run has a topic of its own, which is deleted, and its space given back, before the next begins. */
+async function onFreshTopic(
+  admin: Admin,
+  metrics: readonly string[],
+  run: (topic: TopicInfo) => Promise<ChainResult>,
+): Promise<ChainResult> {
+  const topic = await admin.createTopic({ name: `bench-${randomUUID()}`, partitions: PARTITIONS });
+  const result = await run(topic);
+  await admin.deleteTopic(topic.name);
+  const until = Date.now() + QUIET_WAIT_MS;
+  for (const address of metrics) {
+    for (;;) {
+      const text = await (await fetch(`http://${address}/metrics`)).text();
+      const live = Number(/^sluice_store_journal_live_bytes(?:\{[^}]*\})? (\S+)$/m.exec(text)?.[1]);
+      if (live < QUIET_BYTES) break;
+      if (Date.now() > until) throw new Error(`the journal of ${address} still holds ${live} bytes of a deleted topic`);
+      await systemClock.sleep(200);
+    }
+  }
+  return result;
+}
+
 const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] as number;
 
 export async function chain(args: readonly string[]): Promise<void> {
@@ -73,13 +103,9 @@ export async function chain(args: readonly string[]): Promise<void> {
     const endpoint = spec.proxies[0]?.grpc as string;
     const broker = spec.brokers[0];
     const stores = spec.stores.map((s) => s.pid);
+    const metrics = spec.stores.map((s) => s.metrics);
     const secret = readFileSync(join(cluster.dir, "secrets/cluster.secret"));
     await using sluice = await connect({ endpoints: [endpoint] });
-    const topic = await sluice.admin.createTopic({
-      name: "bench",
-      partitions: PARTITIONS,
-      config: { "retention.bytes": "1073741824" },
-    });
     const { clusterId, generation } = await sluice.admin.describeCluster();
     for (const point of points) {
       if (wanted.length > 0 && !wanted.includes(nameOf(point))) continue;
@@ -91,9 +117,9 @@ export async function chain(args: readonly string[]): Promise<void> {
         warmUpMs: 1000,
         measureMs,
       };
-      const product = (): Promise<ChainResult> =>
+      const run = (topic: TopicInfo, what: ChainSpec): Promise<ChainResult> =>
         point.chain === "inner"
-          ? runInner(load, {
+          ? runInner(what, {
               clusterId,
               secret,
               generation,
@@ -101,7 +127,9 @@ export async function chain(args: readonly string[]): Promise<void> {
               brokerOf: () => broker?.link as string,
               pids: [broker?.pid as number, ...stores],
             })
-          : runWhole(load, { endpoint, topic: "bench", pids: [spec.proxies[0]?.pid as number, broker?.pid as number, ...stores] });
+          : runWhole(what, { endpoint, topic: topic.name, pids: [spec.proxies[0]?.pid as number, broker?.pid as number, ...stores] });
+      const product = (what: ChainSpec = load): Promise<ChainResult> => onFreshTopic(sluice.admin, metrics, (topic) => run(topic, what));
+      if (results.length === 0) await product({ ...load, batchBytes: 65536, inFlightBytes: IN_FLIGHT_BYTES, measureMs: FILL_MS });
       const probe: ChainResult[] = [];
       const sluiceRuns: ChainResult[] = [];
       for (let round = 0; round < rounds; round += 1) {

@@ -25,7 +25,13 @@ export function makeBatch(bytes: number): Uint8Array {
   return builder.close();
 }
 
-/** Drives a broker over the data link, in the proxy's place: produce frames round robin over the partitions, a fixed number of bytes in flight. */
+/** What a proxy puts into one produce frame when more batches of a partition wait than one. */
+const RUN_BYTES_MAX = 256 * 1024;
+
+/**
+ * Drives a broker over the data link, in the proxy's place: produce frames round robin over the partitions, a fixed number of bytes in flight. Batches that wait
+ * for the same partition travel as one run, as they do behind a proxy.
+ */
 export async function runInner(spec: ChainSpec, target: InnerTarget): Promise<ChainResult> {
   const context: LinkContext = {
     clock: systemClock,
@@ -59,6 +65,9 @@ export async function runInner(spec: ChainSpec, target: InnerTarget): Promise<Ch
   }
   const batch = makeBatch(spec.batchBytes);
   const depth = Math.max(1, Math.floor(spec.inFlightBytes / spec.batchBytes));
+  const runMax = Math.max(1, Math.min(Math.floor(RUN_BYTES_MAX / batch.length), Math.ceil(depth / spec.partitions)));
+  const run = new Uint8Array(runMax * batch.length);
+  for (let i = 0; i < runMax; i += 1) run.set(batch, i * batch.length);
   const message = produceCodec.create();
   message.topicId = target.topicId;
   const answer = producedCodec.create();
@@ -80,19 +89,20 @@ export async function runInner(spec: ChainSpec, target: InnerTarget): Promise<Ch
       if (!link.writable) break;
       message.partition = partition;
       const sentAt = performance.now();
-      const taken = link.request(produceCodec, message, batch, 10_000, (frame) => {
-        inFlight -= 1;
+      const count = Math.min(runMax, depth - inFlight);
+      const taken = link.request(produceCodec, message, run.subarray(0, count * batch.length), 10_000, (frame) => {
+        inFlight -= count;
         const code = frame === undefined ? 1 : producedCodec.decode(frame, answer).code;
         if (frame !== undefined) link.release(frame.creditBytes);
         if (code !== 0) failed += 1;
         else if (measuring) {
           latencies.push(performance.now() - sentAt);
-          batches += 1;
+          batches += count;
         }
-        if (inFlight <= depth - 4 || depth < 8) fill();
+        if (inFlight <= depth - runMax) fill();
       });
       if (!taken) break;
-      inFlight += 1;
+      inFlight += count;
       next += 1;
     }
     filling = false;

@@ -4,13 +4,14 @@ import { FieldReader, writeBytesHead, writeNumber } from "./protobuf.ts";
 
 /** The messages of the hot path in a lean form; numbers of fields as in produce.proto and consume.proto. */
 
-/** ProduceStreamRequest with an encoded batch. */
+/** ProduceStreamRequest with encoded batches. */
 export interface ProduceCall {
   readonly id: number;
   /** "" = as in the previous message of the stream. */
   readonly topic: string;
   readonly partition: number;
-  readonly batch: Uint8Array;
+  /** Written together. */
+  readonly batches: readonly Uint8Array[];
   readonly expectedBaseOffset: number | undefined;
   readonly fenceToken: number | undefined;
 }
@@ -57,8 +58,10 @@ export function encodeProduceCall(call: ProduceCall): Gathered {
   at = writeNumber(head, at, 3, call.partition);
   if (call.expectedBaseOffset !== undefined) at = writeNumber(head, at, 6, call.expectedBaseOffset);
   if (call.fenceToken !== undefined) at = writeNumber(head, at, 7, call.fenceToken);
-  at = writeBytesHead(head, at, 5, call.batch.length);
-  return new GatheredBytes([head.subarray(0, at), call.batch]);
+  let bytes = 0;
+  for (const batch of call.batches) bytes += batch.length;
+  at = writeBytesHead(head, at, 5, bytes);
+  return new GatheredBytes([head.subarray(0, at), ...call.batches]);
 }
 
 export function decodeProduceAnswer(bytes: Uint8Array): ProduceAnswer {

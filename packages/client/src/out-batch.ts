@@ -1,5 +1,6 @@
-import type { SluiceError } from "@sluice/core/model";
+import { limits, type SluiceError } from "@sluice/core/model";
 import type { ProduceAnswer } from "./messages.ts";
+import { clientLimits } from "./timing.ts";
 import type { BatchMetadata, RecordMetadata } from "./types.ts";
 
 /** A producer id as the server gave it. */
@@ -114,10 +115,10 @@ export class OneBatch implements Settlement {
 export class OutBatch {
   readonly topic: string;
   readonly partition: number;
-  readonly records: number;
+  records: number;
   /** What it counts for in the buffer. */
-  readonly bufferBytes: number;
-  readonly deadlineMs: number;
+  bufferBytes: number;
+  deadlineMs: number;
   readonly settlement: Settlement;
   /** Encoded by the caller: never stamped. */
   readonly raw: boolean;
@@ -126,6 +127,8 @@ export class OutBatch {
   readonly expectedBaseOffset: number | undefined;
   readonly fenceToken: number | undefined;
   bytes: Uint8Array;
+  /** Goes without company: a write that it was part of was refused. */
+  alone = false;
   owner: BatchOwner | undefined = undefined;
   state: "waiting" | "inFlight" | "refused" = "waiting";
   refusal: SluiceError | undefined = undefined;
@@ -168,5 +171,103 @@ export class OutBatch {
     this.repeatable = fields.repeatable;
     this.expectedBaseOffset = fields.expectedBaseOffset;
     this.fenceToken = fields.fenceToken;
+  }
+}
+
+const NOTHING = new Uint8Array(0);
+
+/**
+ * Batches of a partition that found themselves waiting one behind the other, and are written together: one message, one answer. Only batches
+ * without a sequence, for which the server gives one outcome to all.
+ *
+ *   waiting: [ run: a b c ] [ d with a sequence ] [ e ]
+ */
+export class OutRun extends OutBatch {
+  readonly parts: OutBatch[];
+  runBytes = 0;
+
+  constructor(first: OutBatch) {
+    const parts: OutBatch[] = [];
+    super({
+      topic: first.topic,
+      partition: first.partition,
+      bytes: NOTHING,
+      records: 0,
+      bufferBytes: 0,
+      deadlineMs: first.deadlineMs,
+      settlement: new RunSettlement(parts),
+      raw: true,
+      repeatable: false,
+    });
+    this.parts = parts;
+    this.add(first);
+  }
+  static fits(last: OutBatch | undefined, next: OutBatch): last is OutBatch {
+    if (last === undefined || !joinable(last) || !joinable(next)) return false;
+    const [bytes, count] = last instanceof OutRun ? [last.runBytes, last.parts.length] : [last.bytes.length, 1];
+    return bytes + next.bytes.length <= clientLimits.runBytesMax && count < limits.produceRunBatchesMax;
+  }
+  add(batch: OutBatch): void {
+    this.parts.push(batch);
+    this.records += batch.records;
+    this.bufferBytes += batch.bufferBytes;
+    this.runBytes += batch.bytes.length;
+    this.deadlineMs = Math.min(this.deadlineMs, batch.deadlineMs);
+  }
+  /** Puts a batch at the end of a queue, into the last run where it may. */
+  static enqueue(queue: OutBatch[], batch: OutBatch): void {
+    const last = queue.at(-1);
+    if (!OutRun.fits(last, batch)) {
+      queue.push(batch);
+      return;
+    }
+    const run = last instanceof OutRun ? last : new OutRun(last);
+    run.owner = last.owner;
+    run.add(batch);
+    queue[queue.length - 1] = run;
+  }
+  /** Its batches take its place in the queue, each to be written alone. Who waits for the run waits for them. */
+  split(queue: OutBatch[], state: OutBatch["state"], refusal: SluiceError | undefined): void {
+    const waiting = this.onSettled ?? [];
+    let left = this.parts.length;
+    for (const part of this.parts) {
+      part.alone = true;
+      part.owner = this.owner;
+      part.state = state;
+      part.refusal = refusal;
+      part.inDoubt = this.inDoubt;
+      if (waiting.length === 0) continue;
+      (part.onSettled ??= []).push(() => {
+        if (--left === 0) for (const fn of waiting) fn();
+      });
+    }
+    queue.splice(queue.indexOf(this), 1, ...this.parts);
+  }
+}
+const joinable = (b: OutBatch): boolean =>
+  b.state === "waiting" &&
+  !b.everSent &&
+  !b.alone &&
+  !b.repeatable &&
+  b.sequence < 0 &&
+  b.expectedBaseOffset === undefined &&
+  b.fenceToken === undefined;
+
+/** Gives each batch of a run its part of the offsets. */
+class RunSettlement implements Settlement {
+  readonly #parts: readonly OutBatch[];
+  constructor(parts: readonly OutBatch[]) {
+    this.#parts = parts;
+  }
+  stored(partition: number, baseOffset: number, _lastOffset: number, appendTimeMs: number): void {
+    let offset = baseOffset;
+    for (const { records, settlement } of this.#parts) {
+      if (offset < 0) settlement.stored(partition, -1, -1, appendTimeMs);
+      else settlement.stored(partition, offset, offset + records - 1, appendTimeMs);
+      if (offset >= 0) offset += records;
+    }
+  }
+  failed(error: SluiceError): void {
+    for (const { settlement } of this.#parts) settlement.failed(error);
   }
 }

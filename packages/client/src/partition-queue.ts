@@ -1,35 +1,14 @@
 import { crc32c, nativeCodecs } from "@sluice/codec";
-import { BatchBuilder, type Codec, stampProducer } from "@sluice/core/log";
+import { BatchBuilder, stampProducer } from "@sluice/core/log";
 import { asSluiceError, errorCodeOf, limits, SluiceError } from "@sluice/core/model";
 import { isEarlier, lastSequenceOf, nextSequence } from "@sluice/core/producer";
-import type { Clock, Random, Timer } from "@sluice/runtime";
+import type { Timer } from "@sluice/runtime";
 import { Backoff } from "./backoff.ts";
 import { outcomeUnknown } from "./connection.ts";
 import type { ProduceAnswer } from "./messages.ts";
-import { type BatchOwner, OutBatch, type ProducerIdentity, RecordSettlement, type RecordSink } from "./out-batch.ts";
+import { type BatchOwner, OutBatch, OutRun, type ProducerIdentity, RecordSettlement, type RecordSink } from "./out-batch.ts";
+import type { QueueContext } from "./queue-context.ts";
 import type { PreparedRecord } from "./records.ts";
-
-/** What the queues of a producer share. */
-export interface QueueContext {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly codec: Codec;
-  readonly lingerMs: number;
-  readonly maxInFlight: number;
-  readonly idempotent: boolean;
-  readonly stream: { readonly writable: boolean; write(batch: OutBatch): void; abandon(reason: SluiceError): void };
-  readonly flushing: boolean;
-  /** Calls `pump` at the end of the turn. */
-  pumpLater(queue: PartitionQueue): void;
-  /** The producer's id; undefined = not there yet, all queues are pumped when it is. */
-  identity(): ProducerIdentity | undefined;
-  /** A fresh id for one partition; retried until the producer closes. */
-  renewIdentity(queue: PartitionQueue, cause: SluiceError): Promise<ProducerIdentity>;
-  /** The batch is over: its bytes leave the buffer. */
-  released(batch: OutBatch): void;
-  /** The server does not know the topic: ask again before the next record. True = it is so new that another try is due. */
-  topicUnknown(topic: string): boolean;
-}
 
 /** A sequence refused under so many identities is refused for good. */
 const SEQUENCE_REFUSALS_MAX = 3;
@@ -155,6 +134,8 @@ export class PartitionQueue implements BatchOwner {
   /** Fails what is past its deadline. True = a batch in flight was among them: the stream that owes its answer is of no use. */
   expire(nowMs: number): boolean {
     if (!this.#builder.isEmpty && this.#builderDeadlineMs <= nowMs) this.#seal();
+    for (const run of this.#queue.filter((b) => b instanceof OutRun && b.deadlineMs <= nowMs && b.state !== "inFlight"))
+      (run as OutRun).split(this.#queue, run.state, run.refusal);
     let abandon = false;
     for (const batch of this.#queue.filter((b) => b.deadlineMs <= nowMs && !b.settled)) {
       if (batch.state === "inFlight") {
@@ -246,7 +227,7 @@ export class PartitionQueue implements BatchOwner {
   }
   #push(batch: OutBatch): void {
     batch.owner = this;
-    this.#queue.push(batch);
+    OutRun.enqueue(this.#queue, batch);
   }
   /** Numbered at once when all before it are: saves a second checksum. */
   #identityForNew(): ProducerIdentity | undefined {
@@ -280,7 +261,11 @@ export class PartitionQueue implements BatchOwner {
     const unknown = code === "UNKNOWN_TOPIC" || code === "UNKNOWN_PARTITION";
     const again = error.retriable || (outOfSequence && batch.sequence >= 0) || (unknown && this.#context.topicUnknown(this.topic));
     if (batch.settled) this.#remove(batch);
-    else if (!again) this.#fail(batch, error);
+    else if (!again && batch instanceof OutRun && !batch.inDoubt) {
+      // One of them is refused, and nothing is stored: each is told on its own.
+      batch.split(this.#queue, "refused", error);
+      this.#held = true;
+    } else if (!again) this.#fail(batch, error);
     else if (batch.inDoubt && !batch.repeatable) this.#fail(batch, unknownOutcome(error));
     else {
       batch.refusal = error;

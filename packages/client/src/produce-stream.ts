@@ -4,7 +4,7 @@ import type { Timer } from "@sluice/runtime";
 import { Backoff } from "./backoff.ts";
 import { type Connection, leavesProxy, type ProxyLink } from "./connection.ts";
 import type { ProduceAnswer, ProduceCall } from "./messages.ts";
-import type { OutBatch } from "./out-batch.ts";
+import { type OutBatch, OutRun } from "./out-batch.ts";
 import { clientTimers } from "./timing.ts";
 
 export interface ProduceStreamOwner {
@@ -66,8 +66,9 @@ export class ProduceStream {
     this.#unanswered.set(batch.id, batch);
     const topic = batch.topic === this.#lastTopic ? "" : batch.topic;
     this.#lastTopic = batch.topic;
-    const { id, partition, bytes, expectedBaseOffset, fenceToken } = batch;
-    if (!call.write({ id, topic, partition, batch: bytes, expectedBaseOffset, fenceToken })) {
+    const { id, partition, expectedBaseOffset, fenceToken } = batch;
+    const batches = batch instanceof OutRun ? batch.parts.map((b) => b.bytes) : [batch.bytes];
+    if (!call.write({ id, topic, partition, batches, expectedBaseOffset, fenceToken })) {
       this.#full = true;
       void call.drained().then(() => {
         if (this.#call !== call) return;

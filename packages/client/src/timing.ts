@@ -14,6 +14,8 @@ export const clientLimits = {
   /** The server remembers this many batches of a producer: more in flight could not be told from new ones. */
   inFlightBatchesMax: 5,
   inFlightPlainMax: 1_000,
+  /** Waiting batches without a sequence are written together up to this size. */
+  runBytesMax: 256 * KiB,
   creditBytesDefault: 4 * MiB,
   creditBytesMin: 64 * KiB,
   creditBytesMax: 256 * MiB,

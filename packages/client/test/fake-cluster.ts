@@ -1,6 +1,5 @@
-import { type BatchHeader, newBatchHeader, parseBatchHeader, stampBatch } from "@sluice/core/log";
+import { type BatchHeader, parseBatchHeader } from "@sluice/core/log";
 import { type ErrorCode, errorNumber, SluiceError } from "@sluice/core/model";
-import { advanceProducers, checkSequence, createProducers, type ProducerTable } from "@sluice/core/producer";
 import { AdminService, type Topic } from "@sluice/proto/v1/admin";
 import { ConsumeService, type ConsumeRequest, type Position } from "@sluice/proto/v1/consume";
 import { GroupService } from "@sluice/proto/v1/group";
@@ -9,11 +8,8 @@ import { type AccessTable, createRpcServer, defineAccess, implement, type RpcSer
 import { createListener, systemClock } from "@sluice/runtime";
 import { RecordingLogger } from "@sluice/runtime/testing";
 import type { DescService } from "@bufbuild/protobuf";
+import { FakePartition, type StoredBatch } from "./fake-partition.ts";
 
-export interface StoredBatch {
-  readonly bytes: Uint8Array;
-  readonly header: BatchHeader;
-}
 export interface Arrival {
   /** Counts from 0 over all produce messages. */
   readonly index: number;
@@ -30,36 +26,6 @@ export type Verdict =
   | { readonly drop: "before" | "after" }
   /** Stored and answered, or broken off, only when the promise resolves. */
   | { readonly hold: Promise<void> };
-
-class FakePartition {
-  readonly batches: StoredBatch[] = [];
-  producers: ProducerTable = createProducers();
-  end = 0;
-  start = 0;
-  append(bytes: Uint8Array): { base: number; last: number } | ErrorCode {
-    const header = parseBatchHeader(bytes);
-    if (header.producerId >= 0) {
-      const verdict = checkSequence(this.producers, header.producerId, header.producerEpoch, header.baseSequence, header.recordsCount);
-      if (verdict.kind === "refused") return verdict.code;
-      if (verdict.kind !== "fresh") return { base: verdict.offset, last: verdict.offset + header.lastOffsetDelta };
-    }
-    const copy = new Uint8Array(bytes);
-    stampBatch(copy, 0, this.end, 1);
-    const stamped = parseBatchHeader(copy, 0, newBatchHeader());
-    this.batches.push({ bytes: copy, header: stamped });
-    const base = this.end;
-    this.end = stamped.lastOffset + 1;
-    advanceProducers(this.producers, {
-      firstOffset: base,
-      lastOffset: stamped.lastOffset,
-      producerId: stamped.producerId,
-      producerEpoch: stamped.producerEpoch,
-      baseSequence: stamped.baseSequence,
-      appendMs: 0,
-    });
-    return { base, last: stamped.lastOffset };
-  }
-}
 
 /** Topics in memory, shared by any number of fake proxies. */
 export class FakeCluster {

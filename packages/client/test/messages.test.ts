@@ -16,7 +16,7 @@ describe("messages by hand", () => {
       id: uint32,
       topic: fc.string({ unit: "grapheme" }),
       partition: fc.integer({ min: 0, max: 2 ** 31 - 1 }),
-      batch: fc.uint8Array({ maxLength: 400 }),
+      batches: fc.array(fc.uint8Array({ maxLength: 400 }), { maxLength: 3 }),
       expectedBaseOffset: fc.option(fc.maxSafeNat(), { nil: undefined }),
       fenceToken: fc.option(fc.maxSafeNat(), { nil: undefined }),
     });
@@ -31,7 +31,7 @@ describe("messages by hand", () => {
           topic: c.topic,
           partition: c.partition,
         });
-        expect(Buffer.from(decoded.data.value as Uint8Array).equals(c.batch)).toBe(true);
+        expect(Buffer.from(decoded.data.value as Uint8Array).equals(Buffer.concat(c.batches))).toBe(true);
         expect(decoded.expectedBaseOffset).toBe(c.expectedBaseOffset === undefined ? undefined : BigInt(c.expectedBaseOffset));
         expect(decoded.fenceToken).toBe(c.fenceToken === undefined ? undefined : BigInt(c.fenceToken));
       }),

@@ -1,6 +1,4 @@
 import { describe, expect, jest, test } from "@jest/globals";
-import { crc32c, nativeCodecs } from "@sluice/codec";
-import { BatchBuilder } from "@sluice/core/log";
 import { SeededRandom } from "@sluice/runtime/testing";
 import type { Compression } from "../src/index.ts";
 import { failure, numbers, storedValues, until, world } from "./support.ts";
@@ -278,36 +276,6 @@ describe("limits", () => {
     expect(producer.bufferedBytes).toBe(0);
     for (const bad of [{ lingerMs: -1 }, { maxInFlight: 6 }, { batchBytes: 0 }, { compression: "br" as never }])
       expect(() => w.sluice.producer(bad)).toThrow(expect.objectContaining({ code: "INVALID_ARGUMENT" }));
-  });
-});
-
-describe("whole batches", () => {
-  test("sendBatch stores all or nothing, with its condition", async () => {
-    await using w = await world();
-    await using producer = w.sluice.producer({ topic: "t" });
-    const records = numbers(3).map((value) => ({ value }));
-    expect(await producer.sendBatch({ records, expectedBaseOffset: 0, fenceToken: 7 })).toMatchObject({
-      partition: 0,
-      baseOffset: 0,
-      lastOffset: 2,
-    });
-    expect(w.cluster.arrivals[0]?.request.fenceToken).toBe(7n);
-    expect(await failure(producer.sendBatch({ records, expectedBaseOffset: 9 }))).toBe("UNEXPECTED_OFFSET");
-    await producer.send({ value: "3" });
-    expect(await storedValues(w)).toEqual([numbers(4)]);
-    expect(w.cluster.initCalls).toBe(1);
-  });
-
-  test("sendEncoded sends bytes as they are", async () => {
-    await using w = await world();
-    await using producer = w.sluice.producer({ idempotent: false, maxInFlight: 64 });
-    const builder = new BatchBuilder({ crc32c, codecs: nativeCodecs });
-    builder.tryAppend(1, null, new TextEncoder().encode("raw"));
-    const batch = builder.close();
-    const answers = await Promise.all(numbers(20).map(() => producer.sendEncoded("t", 0, batch)));
-    expect(answers.map((a) => a.baseOffset)).toEqual(numbers(20).map(Number));
-    expect(Buffer.from(w.cluster.arrivals[19]?.request.data.value as Uint8Array).equals(batch)).toBe(true);
-    expect(await failure(producer.sendEncoded("t", 0, batch.subarray(0, 40)))).toBe("CORRUPT_BATCH");
   });
 });
 

@@ -1,7 +1,7 @@
 import { asSluiceError, errorCodeOf, SluiceError, type ErrorCode } from "@sluice/core/model";
 import type { Timer } from "@sluice/runtime";
 import { ReceiveCredit } from "./credit.ts";
-import { EMPTY, FRAME_TYPE_MAX, FrameType, frameTypeName, type Frame } from "./frame.ts";
+import { EMPTY, FRAME_TYPE_MAX, FrameType, frameTypeName, type Frame, type Payload } from "./frame.ts";
 import { FrameReader } from "./frame-reader.ts";
 import { checkHello, headerBytes, helloBytes, makeHello, makeProof, proofCodec, sameProof, type Side } from "./handshake.ts";
 import type { AnswerCallback, ExpectedPeer, Link, LinkCloseReason, LinkContext, LinkCounters, LinkHandlers } from "./link.ts";
@@ -19,6 +19,7 @@ import { helloCodec, type HelloMessage, type LinkPurpose } from "./messages/hell
 import { Pinger } from "./pinger.ts";
 import { RequestTable } from "./requests.ts";
 import { Sender } from "./sender.ts";
+import type { Hold } from "./slab.ts";
 import type { ByteSocket, SocketEvents } from "./socket.ts";
 
 const utf8In = new TextDecoder();
@@ -123,10 +124,10 @@ export class Connection implements Link, SocketEvents {
   get writable(): boolean {
     return this.#phase === "open" && this.#sender.writable;
   }
-  send<T>(codec: Codec<T>, correlation: number, message: Readonly<T>, payload: Uint8Array = EMPTY, flags = 0): boolean {
-    return this.#phase === "open" && this.#sender.send(codec, flags, correlation, message, payload);
+  send<T>(codec: Codec<T>, correlation: number, message: Readonly<T>, payload: Payload = EMPTY, flags = 0, hold?: Hold): boolean {
+    return this.#phase === "open" && this.#sender.send(codec, flags, correlation, message, payload, hold);
   }
-  request<T>(codec: Codec<T>, message: Readonly<T>, payload: Uint8Array, timeoutMs: number, callback: AnswerCallback): boolean {
+  request<T>(codec: Codec<T>, message: Readonly<T>, payload: Payload, timeoutMs: number, callback: AnswerCallback): boolean {
     if (this.#requests.full) return false;
     const correlation = this.nextCorrelation();
     if (!this.send(codec, correlation, message, payload)) return false;

@@ -1,6 +1,6 @@
 import { limits, SluiceError } from "@sluice/core/model";
-import { noteBufferAllocated } from "@sluice/runtime/buffer-gc";
 import { EMPTY, FRAME_HEAD_BYTES, FRAME_REST_BYTES, isCredited, newFrame, type Frame } from "./frame.ts";
+import { slabPool, type Slab, type SlabPool } from "./slab.ts";
 
 /** First slab of a connection, enough for a hello; the following are `limits.slabBytes`, more for large frames. */
 const FIRST_SLAB_BYTES = limits.linkPreHelloFrameBytesMax;
@@ -19,13 +19,15 @@ const GROWTH = 4;
  *   slab   [ frames given out ... | start of a frame      | free ]
  *                                 ^parseAt                ^filled
  *
- * When the frame under way does not fit in the rest of the slab, its beginning (alone) is copied to the front of a new slab. Old
- * slabs live as long as views of them. Lengths are checked before memory is taken, and memory is at most
+ * When the frame under way does not fit in the rest of the slab, its beginning (alone) is copied to the front of another slab. Old
+ * slabs live as long as views of them (slab.ts). Lengths are checked before memory is taken, and memory is at most
  * UNPROVEN_BYTES_MAX ahead of what was received.
  */
 export class FrameReader {
-  #slab = Buffer.allocUnsafeSlow(FIRST_SLAB_BYTES);
-  #view = viewOf(this.#slab);
+  readonly #pool: SlabPool;
+  #current: Slab;
+  #slab: Buffer;
+  #view: DataView;
   #parseAt = 0;
   #filled = 0;
   /** Bytes of the frame under way, head included. */
@@ -36,8 +38,12 @@ export class FrameReader {
   readonly #frame: Frame = newFrame();
   readonly #onFrame: (frame: Frame, bytes: number) => void;
 
-  constructor(onFrame: (frame: Frame, bytes: number) => void) {
+  constructor(onFrame: (frame: Frame, bytes: number) => void, pool: SlabPool = slabPool) {
     this.#onFrame = onFrame;
+    this.#pool = pool;
+    this.#current = pool.take(FIRST_SLAB_BYTES);
+    this.#slab = this.#current.buffer;
+    this.#view = this.#current.view;
   }
   /** After the hello: frames up to the full limit. */
   allowFullFrames(): void {
@@ -109,8 +115,11 @@ export class FrameReader {
     frame.creditBytes = isCredited(frame.type) ? bytes : 0;
     const end = at + bytes;
     const payloadBytes = end - frame.headerEnd;
+    const slab = payloadBytes >= limits.slabViewBytesMin ? this.#current : undefined;
+    frame.slab = slab;
+    frame.claimed = false;
     if (payloadBytes === 0) frame.payload = EMPTY;
-    else if (payloadBytes >= limits.slabViewBytesMin) frame.payload = this.#slab.subarray(frame.headerEnd, end);
+    else if (slab !== undefined) frame.payload = this.#slab.subarray(frame.headerEnd, end);
     else {
       const copy = Buffer.allocUnsafe(payloadBytes);
       this.#slab.copy(copy, 0, frame.headerEnd, end);
@@ -118,18 +127,27 @@ export class FrameReader {
     }
     this.#lastFrameBytes = bytes;
     this.#parseAt = end;
-    this.#onFrame(frame, bytes);
+    try {
+      this.#onFrame(frame, bytes);
+    } finally {
+      if (!frame.claimed) slab?.leave();
+      // Nobody finds bytes here that may be written again.
+      frame.payload = EMPTY;
+    }
   }
   #rotate(partial: number): void {
     const proven = Math.max(UNPROVEN_BYTES_MAX, partial * GROWTH);
-    const wanted = Math.max(limits.slabBytes, Math.min(SLAB_BYTES_MAX, this.#lastFrameBytes * FRAMES_PER_SLAB));
-    const slab = Buffer.allocUnsafeSlow(Math.max(wanted, Math.min(this.#needed, proven)));
-    noteBufferAllocated(slab.length);
-    this.#slab.copy(slab, 0, this.#parseAt, this.#filled);
-    this.#slab = slab;
-    this.#view = viewOf(slab);
+    const wanted = Math.max(limits.slabBytes, Math.min(SLAB_BYTES_MAX, powerOfTwo(this.#lastFrameBytes * FRAMES_PER_SLAB)));
+    const before = this.#current;
+    const next = this.#pool.take(Math.max(wanted, Math.min(this.#needed, proven)));
+    this.#slab.copy(next.buffer, 0, this.#parseAt, this.#filled);
+    this.#current = next;
+    this.#slab = next.buffer;
+    this.#view = next.view;
     this.#parseAt = 0;
     this.#filled = partial;
+    before.retire();
   }
 }
-const viewOf = (b: Buffer): DataView => new DataView(b.buffer, b.byteOffset, b.byteLength);
+/** The next one: few sizes, so that slabs are found again in the pool. */
+const powerOfTwo = (bytes: number): number => 2 ** Math.ceil(Math.log2(bytes));

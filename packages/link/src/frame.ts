@@ -1,4 +1,5 @@
 import { limits } from "@sluice/core/model";
+import { PayloadHold, type Slab } from "./slab.ts";
 
 /**
  * The frame of the data link. Little-endian. Numbers below are on the wire for ever.
@@ -61,7 +62,7 @@ export const isCredited = (type: number): boolean => needsCredit[type] === 1;
 
 /**
  * A received frame. The object is reused for the next frame: read it during the callback. `payload` stays valid (it is a view of a slab
- * or an own copy), and is never written again by the link.
+ * or an own copy), and is never written again by the link, unless it was claimed (`claimPayload`).
  */
 export interface Frame {
   type: number;
@@ -74,6 +75,28 @@ export interface Frame {
   payload: Uint8Array;
   /** Bytes to give back with `link.release` once the frame's payload is done with; 0 for frames that need no credit. */
   creditBytes: number;
+  /** Where the payload lies; undefined = an own copy, or none. Of the link. */
+  slab: Slab | undefined;
+  claimed: boolean;
+}
+
+/**
+ * The receiver's promise to say when it is done with the payload: the link then reads other frames into the same memory. Once a frame, during its
+ * callback. Only for receivers that know every place where the payload goes.
+ */
+export function claimPayload(frame: Frame): PayloadHold {
+  frame.claimed = true;
+  return frame.slab === undefined ? new PayloadHold(undefined) : frame.slab.claim();
+}
+
+/** What a frame carries behind its header: one piece, or several that follow each other. */
+export type Payload = Uint8Array | readonly Uint8Array[];
+export const inPieces = (payload: Payload): payload is readonly Uint8Array[] => Array.isArray(payload);
+export function payloadLength(payload: Payload): number {
+  if (!inPieces(payload)) return payload.length;
+  let sum = 0;
+  for (const piece of payload) sum += piece.length;
+  return sum;
 }
 
 export const EMPTY = new Uint8Array(0);
@@ -87,6 +110,8 @@ export const newFrame = (): Frame => ({
   headerEnd: 0,
   payload: EMPTY,
   creditBytes: 0,
+  slab: undefined,
+  claimed: false,
 });
 
 /** Writes the 12 bytes at `at`. */

@@ -10,3 +10,4 @@ export * from "./messages/index.ts";
 export * from "./outbox.ts";
 export * from "./reconnecting.ts";
 export * from "./server.ts";
+export { PayloadHold, Slab, SlabPool, slabPool, type Hold } from "./slab.ts";

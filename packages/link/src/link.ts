@@ -1,8 +1,9 @@
 import type { ErrorCode, Timers } from "@sluice/core/model";
 import type { Clock, Logger, Random } from "@sluice/runtime";
-import type { Frame } from "./frame.ts";
+import type { Frame, Payload } from "./frame.ts";
 import type { Codec } from "./messages/codec.ts";
 import type { HelloMessage, LinkPurpose } from "./messages/hello.ts";
+import type { Hold } from "./slab.ts";
 
 /** Who this process is, as its hello says it. */
 export type LinkIdentity = Pick<HelloMessage, "clusterId" | "generation" | "service" | "memberId" | "instance" | "incarnation" | "zone">;
@@ -107,16 +108,17 @@ export interface Link {
   /** False: no credit or a queue is waiting; the caller should stop reading its own upstream until onWritable. */
   readonly writable: boolean;
   /**
-   * Queues one frame; it leaves with all others of this turn in one write. `payload` must not change until it has left. False =
+   * Queues one frame; it leaves with all others of this turn in one write. `payload` must not change until it has left; `hold` of a claimed
+   * payload (`claimPayload`) is retained until then. False =
    * refused, nothing queued (link closed, or `queueBytesMax` reached): the caller answers OVERLOADED or tries elsewhere.
    * Throws FRAME_TOO_LARGE when it can never be sent.
    */
-  send<T>(codec: Codec<T>, correlation: number, message: Readonly<T>, payload?: Uint8Array, flags?: number): boolean;
+  send<T>(codec: Codec<T>, correlation: number, message: Readonly<T>, payload?: Payload, flags?: number, hold?: Hold): boolean;
   /**
    * Sends a frame with a correlation number of its own and calls `callback` once: with the answer, or with a failure at the
    * deadline, at an error frame and at the end of the link. False = refused, the callback is not called.
    */
-  request<T>(codec: Codec<T>, message: Readonly<T>, payload: Uint8Array, timeoutMs: number, callback: AnswerCallback): boolean;
+  request<T>(codec: Codec<T>, message: Readonly<T>, payload: Payload, timeoutMs: number, callback: AnswerCallback): boolean;
   /** Answers a frame with an error of the catalogue. */
   sendError(correlation: number, aboutType: number, code: ErrorCode, message: string): void;
   /** Gives credit back: the sum of all `frame.creditBytes` that are done with. */

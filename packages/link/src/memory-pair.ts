@@ -1,4 +1,5 @@
 import type { Clock } from "@sluice/runtime";
+import type { Hold } from "./slab.ts";
 import type { ByteSocket, SocketEvents } from "./socket.ts";
 
 /** One end of a byte stream within the process. What is written arrives in a later turn of `clock`, in order. */
@@ -7,6 +8,7 @@ class MemorySocket implements ByteSocket {
   readonly #events: SocketEvents;
   #other: MemorySocket | undefined;
   #queue: Uint8Array[] = [];
+  #holds: Hold[] = [];
   #queuedBytes = 0;
   #planned = false;
   #ending = false;
@@ -22,8 +24,9 @@ class MemorySocket implements ByteSocket {
   get backlogBytes(): number {
     return this.#queuedBytes;
   }
-  write(chunks: readonly Uint8Array[]): void {
+  write(chunks: readonly Uint8Array[], holds: readonly Hold[] = []): void {
     if (this.#gone || this.#ending) return;
+    this.#holds.push(...holds);
     for (const chunk of chunks) {
       this.#queue.push(chunk);
       this.#queuedBytes += chunk.length;
@@ -58,7 +61,10 @@ class MemorySocket implements ByteSocket {
     const queue = this.#queue;
     this.#queue = [];
     this.#queuedBytes = 0;
+    const holds = this.#holds;
+    this.#holds = [];
     for (const chunk of queue) this.#other?.take(chunk);
+    for (const hold of holds) hold.release();
     if (this.#ending) this.destroy();
   }
   take(chunk: Uint8Array): void {

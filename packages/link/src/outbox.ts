@@ -1,7 +1,8 @@
 import { noteBufferAllocated } from "@sluice/runtime/buffer-gc";
 import { limits } from "@sluice/core/model";
-import { EMPTY, encodeFrameHead, FRAME_HEAD_BYTES } from "./frame.ts";
+import { EMPTY, encodeFrameHead, FRAME_HEAD_BYTES, inPieces, payloadLength, type Payload } from "./frame.ts";
 import type { Codec } from "./messages/codec.ts";
+import type { Hold } from "./slab.ts";
 
 /** Headers and small payloads of a turn are written one after the other into one piece of memory. */
 const ARENA_BYTES = 32 * 1024;
@@ -22,24 +23,31 @@ export class Outbox {
   #at = 0;
   #runStart = 0;
   readonly chunks: Uint8Array[] = [];
+  /** What the socket must be done with before it is released. */
+  holds: Hold[] = [];
   bytes = 0;
   frames = 0;
 
   /** Bytes that the frame takes on the wire. */
-  put<T>(codec: Codec<T>, flags: number, correlation: number, message: Readonly<T>, headerBytes: number, payload: Uint8Array): void {
-    const copied = payload.length <= COPY_BYTES_MAX ? payload.length : 0;
-    this.#room(FRAME_HEAD_BYTES + headerBytes + copied);
+  put<T>(codec: Codec<T>, flags: number, correlation: number, message: Readonly<T>, headerBytes: number, payload: Payload): void {
+    const payloadBytes = payloadLength(payload);
+    this.#room(FRAME_HEAD_BYTES + headerBytes + (payloadBytes <= COPY_BYTES_MAX ? payloadBytes : 0));
     const at = this.#at;
-    encodeFrameHead(this.#view, at, codec.type, flags, headerBytes, payload.length, correlation);
+    encodeFrameHead(this.#view, at, codec.type, flags, headerBytes, payloadBytes, correlation);
     codec.encode(message, this.#view, at + FRAME_HEAD_BYTES);
-    this.#finish(FRAME_HEAD_BYTES + headerBytes, payload, copied);
+    this.#finish(FRAME_HEAD_BYTES + headerBytes, payload, payloadBytes);
   }
   /** A frame whose head and header were encoded before. */
-  putEncoded(head: Uint8Array, payload: Uint8Array): void {
-    const copied = payload.length <= COPY_BYTES_MAX ? payload.length : 0;
-    this.#room(head.length + copied);
+  putEncoded(head: Uint8Array, payload: Payload): void {
+    const payloadBytes = payloadLength(payload);
+    this.#room(head.length + (payloadBytes <= COPY_BYTES_MAX ? payloadBytes : 0));
     this.#arena.set(head, this.#at);
-    this.#finish(head.length, payload, copied);
+    this.#finish(head.length, payload, payloadBytes);
+  }
+  /** The frame that was put last has its payload in memory that waits for the socket. */
+  holdUntilWritten(hold: Hold): void {
+    hold.retain();
+    this.holds.push(hold);
   }
   /** Closes the open run; `chunks` is complete then. */
   seal(): void {
@@ -51,19 +59,25 @@ export class Outbox {
     this.chunks.length = 0;
     this.bytes = 0;
     this.frames = 0;
+    this.holds = [];
   }
 
-  #finish(headBytes: number, payload: Uint8Array, copied: number): void {
+  #finish(headBytes: number, payload: Payload, payloadBytes: number): void {
     this.#at += headBytes;
-    if (copied > 0) {
-      this.#arena.set(payload, this.#at);
-      this.#at += copied;
-    } else if (payload.length > 0) {
-      this.seal();
-      this.chunks.push(payload);
-    }
-    this.bytes += headBytes + payload.length;
+    const copies = payloadBytes <= COPY_BYTES_MAX;
+    if (!copies) this.seal();
+    if (!inPieces(payload)) this.#add(payload, copies);
+    else for (const piece of payload) this.#add(piece, copies);
+    this.bytes += headBytes + payloadBytes;
     this.frames++;
+  }
+  #add(piece: Uint8Array, copies: boolean): void {
+    if (!copies) {
+      this.chunks.push(piece);
+      return;
+    }
+    this.#arena.set(piece, this.#at);
+    this.#at += piece.length;
   }
   #room(bytes: number): void {
     if (this.#at + bytes <= this.#arena.length) return;

@@ -1,10 +1,11 @@
 import { errorNumber, SluiceError, type ErrorCode } from "@sluice/core/model";
 import { SendCredit } from "./credit.ts";
-import { EMPTY, FRAME_HEAD_BYTES, frameTypeName, isCredited } from "./frame.ts";
+import { EMPTY, FRAME_HEAD_BYTES, frameTypeName, isCredited, payloadLength, type Payload } from "./frame.ts";
 import { LINK_QUEUE_BYTES_MAX, LINK_WINDOW_BYTES_MAX, type LinkContext, type LinkCounters } from "./link.ts";
 import { NO_FIELDS, type Codec } from "./messages/codec.ts";
 import { errorCodec, ERROR_MESSAGE_BYTES_MAX, PING_FLAG_WANT_CREDIT, pingCodec } from "./messages/control.ts";
 import { encodeHead, frameFits, Outbox } from "./outbox.ts";
+import type { Hold } from "./slab.ts";
 import type { ByteSocket } from "./socket.ts";
 
 /** Bytes of a turn that are written at once rather than at its end: the peer can begin. */
@@ -19,7 +20,10 @@ const utf8 = new TextEncoder();
 
 interface Waiting {
   readonly head: Uint8Array;
-  payload: Uint8Array;
+  /** Of the frame, head included. */
+  readonly bytes: number;
+  payload: Payload;
+  hold: Hold | undefined;
   /** Taken back before it left. */
   withdrawn: boolean;
 }
@@ -88,18 +92,19 @@ export class Sender {
   }
 
   /** False: the queue is full. */
-  send<T>(codec: Codec<T>, flags: number, correlation: number, message: Readonly<T>, payload: Uint8Array): boolean {
+  send<T>(codec: Codec<T>, flags: number, correlation: number, message: Readonly<T>, payload: Payload, hold?: Hold): boolean {
     const header = codec.size(message);
-    if (!frameFits(header, payload.length))
-      throw new SluiceError("FRAME_TOO_LARGE", `${frameTypeName(codec.type)} frame is over the limit`);
+    const payloadBytes = payloadLength(payload);
+    if (!frameFits(header, payloadBytes)) throw new SluiceError("FRAME_TOO_LARGE", `${frameTypeName(codec.type)} frame is over the limit`);
     if (isCredited(codec.type)) {
-      const bytes = FRAME_HEAD_BYTES + header + payload.length;
-      if (this.#waitingBytes > 0 || !this.#credit.fits(bytes)) return this.#wait(codec, flags, correlation, message, payload, bytes);
+      const bytes = FRAME_HEAD_BYTES + header + payloadBytes;
+      if (this.#waitingBytes > 0 || !this.#credit.fits(bytes)) return this.#wait(codec, flags, correlation, message, payload, bytes, hold);
       this.#accepted++;
       this.#boxed++;
       this.#credit.sent += bytes;
     }
     this.#out.put(codec, flags, correlation, message, header, payload);
+    if (hold !== undefined) this.#out.holdUntilWritten(hold);
     this.planFlush();
     return true;
   }
@@ -151,19 +156,34 @@ export class Sender {
     const waiting = this.#waiting[this.#waitingAt + frameNumber - this.#boxed - 1];
     if (waiting !== undefined && !waiting.withdrawn) {
       waiting.withdrawn = true;
-      this.#waitingBytes -= waiting.head.length + waiting.payload.length;
-      waiting.payload = EMPTY;
+      this.#waitingBytes -= waiting.bytes;
+      letGo(waiting);
     }
     return true;
   }
 
-  #wait<T>(codec: Codec<T>, flags: number, correlation: number, message: Readonly<T>, payload: Uint8Array, bytes: number): boolean {
+  #wait<T>(
+    codec: Codec<T>,
+    flags: number,
+    correlation: number,
+    message: Readonly<T>,
+    payload: Payload,
+    bytes: number,
+    hold: Hold | undefined,
+  ): boolean {
     this.#blocked = true;
     const limit = this.#context.queueBytesMax ?? LINK_QUEUE_BYTES_MAX;
     if (this.#waitingBytes > 0 && this.#waitingBytes + bytes > limit) return false;
     this.#accepted++;
     this.#counters.creditStalls++;
-    this.#waiting.push({ head: encodeHead(codec, flags, correlation, message, payload.length), payload, withdrawn: false });
+    hold?.retain();
+    this.#waiting.push({
+      head: encodeHead(codec, flags, correlation, message, payloadLength(payload)),
+      bytes,
+      payload,
+      hold,
+      withdrawn: false,
+    });
     if (this.#waitingBytes === 0) this.#ask(bytes);
     this.#waitingBytes += bytes;
     return true;
@@ -176,7 +196,7 @@ export class Sender {
     const waiting = this.#waiting;
     while (this.#waitingAt < waiting.length) {
       const next = waiting[this.#waitingAt] as Waiting;
-      const bytes = next.head.length + next.payload.length;
+      const { bytes } = next;
       if (!next.withdrawn) {
         if (!this.#credit.fits(bytes)) {
           this.#ask(bytes);
@@ -185,10 +205,11 @@ export class Sender {
         this.#credit.sent += bytes;
         this.#waitingBytes -= bytes;
         this.#out.putEncoded(next.head, next.payload);
+        if (next.hold !== undefined) this.#out.holdUntilWritten(next.hold);
       }
       this.#boxed++;
       this.#waitingAt++;
-      next.payload = EMPTY;
+      letGo(next);
     }
     if (this.#waitingAt === waiting.length || this.#waitingAt > WAITING_GAP_MAX) {
       waiting.splice(0, this.#waitingAt);
@@ -208,8 +229,13 @@ export class Sender {
     this.#counters.bytesOut += out.bytes;
     this.#counters.writes++;
     this.#handed = this.#boxed;
-    socket.write(out.chunks);
+    socket.write(out.chunks, out.holds);
     out.clear();
     if (socket.backlogBytes > BACKLOG_BYTES_MAX) this.#hooks.onOverrun();
   }
+}
+function letGo(waiting: Waiting): void {
+  waiting.payload = EMPTY;
+  waiting.hold?.release();
+  waiting.hold = undefined;
 }

@@ -1,12 +1,13 @@
 import { connect, createServer, Socket, type Server } from "node:net";
 import type { LinkAddress } from "./address.ts";
+import type { Hold } from "./slab.ts";
 
 /** What a connection needs of a byte stream: TCP and unix sockets here, `memoryPair` for one process. */
 export interface ByteSocket {
   /** Bytes given to `write` that the kernel has not taken. */
   readonly backlogBytes: number;
-  /** One `writev`. The buffers must not change until they have left. */
-  write(chunks: readonly Uint8Array[]): void;
+  /** One `writev`. The buffers must not change until they have left; `holds` are released then. */
+  write(chunks: readonly Uint8Array[], holds?: readonly Hold[]): void;
   /** Sends what is queued, then ends this direction. */
   end(): void;
   destroy(): void;
@@ -39,16 +40,16 @@ class NetSocket implements ByteSocket {
   get backlogBytes(): number {
     return this.#socket.writableLength;
   }
-  write(chunks: readonly Uint8Array[]): void {
+  write(chunks: readonly Uint8Array[], holds: readonly Hold[] = []): void {
     const socket = this.#socket;
+    // Holds of what is not written are dropped, not released: nobody can tell how far the kernel is with them.
     if (socket.destroyed || !socket.writable) return;
-    if (chunks.length === 1) {
-      socket.write(chunks[0] as Uint8Array);
-      return;
-    }
-    socket.cork();
-    for (const chunk of chunks) socket.write(chunk);
-    socket.uncork();
+    const written = holds.length === 0 ? undefined : (error?: Error | null) => (error ? undefined : releaseAll(holds));
+    const last = chunks.length - 1;
+    if (last > 0) socket.cork();
+    for (let i = 0; i < last; i++) socket.write(chunks[i] as Uint8Array);
+    socket.write(chunks[last] as Uint8Array, written);
+    if (last > 0) socket.uncork();
   }
   end(): void {
     this.#socket.end();
@@ -56,6 +57,10 @@ class NetSocket implements ByteSocket {
   destroy(): void {
     this.#socket.destroy();
   }
+}
+
+function releaseAll(holds: readonly Hold[]): void {
+  for (const hold of holds) hold.release();
 }
 
 const onreadOf = (events: SocketEvents) => ({

@@ -16,6 +16,7 @@ import {
   type TailMark,
 } from "@sluice/core/partition";
 import type { ReplicaId, MemberId } from "@sluice/core/model";
+import type { Hold } from "@sluice/link";
 import type { Clock, Logger, Timer } from "@sluice/runtime";
 import type { MetadataCalls } from "./metadata-calls.ts";
 import type { BrokerMetrics } from "./metrics.ts";
@@ -98,7 +99,7 @@ export class PartitionHost {
   }
 
   /** `done` is called once, when the batch is durable on two nodes, or with the reason why not. */
-  append(input: Omit<AppendInput, "kind" | "requestId">, done: (outcome: AppendOutcome) => void): void {
+  append(input: Omit<AppendInput, "kind" | "requestId"> & { readonly handle?: Hold }, done: (outcome: AppendOutcome) => void): void {
     const requestId = ++this.#requestId;
     this.#replies.set(requestId, done);
     this.input({ kind: "append", requestId, ...input });
@@ -159,6 +160,9 @@ export class PartitionHost {
       case "committed":
         this.#mark = effect.mark;
         this.subscriptions.push(effect);
+        return;
+      case "released":
+        for (const hold of effect.handles) (hold as Hold).release();
         return;
       case "markTail":
         this.#markTail(effect);

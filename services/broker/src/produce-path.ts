@@ -1,6 +1,16 @@
-import { newBatchHeader, stampAppendTime, validateBatch, type BatchHeader, type BatchRules, type Crc32c } from "@sluice/core/log";
+import {
+  BatchCursor,
+  newBatchHeader,
+  newProducedRun,
+  stampAppendTime,
+  validateRun,
+  type BatchHeader,
+  type BatchRules,
+  type Crc32c,
+  type ProducedRun,
+} from "@sluice/core/log";
 import { errorNumber, partitionKey, RESERVED_PREFIX, topicId, topicSettings, type Timers, type TopicRecord } from "@sluice/core/model";
-import { produceCodec, producedCodec, type Frame, type Link, type ProducedMessage, type ProduceMessage } from "@sluice/link";
+import { claimPayload, produceCodec, producedCodec, type Frame, type Link, type ProducedMessage, type ProduceMessage } from "@sluice/link";
 import type { Clock } from "@sluice/runtime";
 import type { BrokerMetrics } from "./metrics.ts";
 import type { Ownership } from "./ownership.ts";
@@ -32,7 +42,7 @@ interface Rules {
 }
 
 /**
- * A produce frame's way through the broker: look up the partition, judge header and CRC, hand the bytes to the machine, answer when
+ * A produce frame's way through the broker: look up the partition, judge headers and CRCs, hand the bytes to the machine, answer when
  * it does. Storage nodes check the CRC again before they sync. Nothing is decoded or copied here.
  */
 export class ProducePath {
@@ -40,6 +50,7 @@ export class ProducePath {
   readonly #request: ProduceMessage = produceCodec.create();
   readonly #answer: ProducedMessage = producedCodec.create();
   readonly #header: BatchHeader = newBatchHeader();
+  readonly #run: ProducedRun = newProducedRun();
   readonly #rules = new WeakMap<TopicRecord, Rules>();
   #pendingBytes = 0;
 
@@ -63,24 +74,26 @@ export class ProducePath {
     }
     const wallMs = clock.wallMs();
     const rules = this.#rulesOf(host.topic, wallMs);
-    const bad = validateBatch(payload, 0, rules.batch as BatchRules, this.#header);
+    const bad = validateRun(payload, rules.batch as BatchRules, this.#header, this.#run);
     if (bad !== undefined) return this.#refuse(link, correlation, creditBytes, errorNumber(bad), undefined);
-    if (this.#header.totalBytes !== payload.length)
-      return this.#refuse(link, correlation, creditBytes, errorNumber("INVALID_ARGUMENT"), undefined);
     if (rules.appendTime) {
-      stampAppendTime(payload, 0, wallMs, this.#options.crc32c);
-      validateBatch(payload, 0, { ...rules.batch, internal: true, timestamps: undefined, crc32c: undefined }, this.#header);
+      stampAppendTimes(payload, wallMs, this.#options.crc32c);
+      validateRun(payload, { ...rules.batch, internal: true, timestamps: undefined, crc32c: undefined }, this.#header, this.#run);
     }
     const startedMs = clock.monotonicMs();
     const bytes = payload.length;
-    const records = this.#header.recordsCount;
+    const { records, batches } = this.#run;
     this.#pendingBytes += bytes;
     metrics.appendBytes.inc(bytes);
-    metrics.appendBatches.inc();
+    metrics.appendBatches.inc(batches);
+    // From here on the machine says when the memory may be used again; until then its places are the pipeline, the links to the nodes and the tail.
+    const handle = claimPayload(frame);
     host.append(
       {
+        handle,
         batch: payload,
         header: this.#header,
+        run: batches > 1 ? this.#run : undefined,
         expectedBaseOffset: request.expectedBaseOffset,
         fenceToken: request.fenceToken,
         deadlineMs: startedMs + (request.deadlineMs > 0 ? request.deadlineMs : timers.produceHoldMs),
@@ -157,4 +170,9 @@ export class ProducePath {
     if (rules.batch.timestamps !== undefined) rules.batch.timestamps.nowMs = wallMs;
     return rules;
   }
+}
+
+function stampAppendTimes(run: Uint8Array, wallMs: number, crc32c: Crc32c): void {
+  const cursor = new BatchCursor(run);
+  while (cursor.next()) stampAppendTime(run, cursor.position, wallMs, crc32c);
 }

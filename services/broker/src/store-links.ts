@@ -14,6 +14,7 @@ import {
   type Link,
   type LinkContext,
   type LinkState,
+  type Hold,
 } from "@sluice/link";
 import type { Logger } from "@sluice/runtime";
 import type { PartitionHost } from "./partition-host.ts";
@@ -79,6 +80,7 @@ export class StoreLinks {
     m.lac = effect.lac;
     m.barrier = effect.barrier;
     m.annotations = effect.payload.length === 0 ? EMPTY : this.#appendTime(effect.appendMs);
+    const hold = effect.handle as Hold | undefined;
     for (const target of effect.targets) {
       const node = this.#nodes.get(target.replica.node);
       const link = node?.link.link;
@@ -89,7 +91,7 @@ export class StoreLinks {
       }
       if (node.hosts.get(target.segmentNumber) !== host) node.hosts.set(target.segmentNumber, host);
       m.segmentNumber = target.segmentNumber;
-      if (!link.send(appendCodec, 0, m, effect.payload)) link.close("OVERLOADED", "the node does not keep up with its appends");
+      if (!link.send(appendCodec, 0, m, effect.payload, 0, hold)) link.close("OVERLOADED", "the node does not keep up with its appends");
     }
   }
   /** The broker's append time travels with the batch, so that all copies tell the same. One encoding for all frames of a millisecond. */

@@ -1,5 +1,5 @@
 import type { CommittedEffect, TailMark } from "@sluice/core/partition";
-import { tailCodec, type Link, type TailMessage } from "@sluice/link";
+import { tailCodec, type Hold, type Link, type TailMessage } from "@sluice/link";
 import type { BrokerMetrics } from "./metrics.ts";
 
 /**
@@ -13,6 +13,8 @@ interface Subscriber {
   gap: boolean;
 }
 const EMPTY = new Uint8Array(0);
+/** Small pieces that were committed together travel together, up to this size. */
+const TAIL_FRAME_BYTES_MAX = 256 * 1024;
 
 export class Subscriptions {
   readonly #subscribers = new Map<string, Subscriber>();
@@ -51,23 +53,31 @@ export class Subscriptions {
   push(effect: CommittedEffect): void {
     if (this.#subscribers.size === 0) return;
     for (const s of this.#subscribers.values()) {
-      let first = effect.first;
       this.#setMark(effect.mark);
-      for (const batch of effect.batches) {
-        this.#message.firstOffset = first;
-        const next = first + records(batch);
-        // Data above this frame's end is not told yet: a mark never runs ahead of the data of its own subscription.
-        this.#message.highWatermark = Math.min(effect.mark.committed + 1, next);
-        this.#message.lastStableOffset = Math.min(effect.mark.lastStable + 1, next);
-        if (!s.link.writable || !s.link.send(tailCodec, s.number, this.#message, batch)) {
-          s.gap = true;
-          this.#metrics.tailSkips.inc();
-          break;
-        }
-        s.gap = false;
+      let first = effect.first;
+      for (let from = 0; from < effect.runs.length;) {
+        const to = groupEnd(effect.runs, from);
+        const next = (effect.lasts[to - 1] as number) + 1;
+        if (!this.#sendGroup(s, effect, from, to, first, next)) break;
         first = next;
+        from = to;
       }
     }
+  }
+  /** The pieces [from, to) as one frame. */
+  #sendGroup(s: Subscriber, effect: CommittedEffect, from: number, to: number, first: number, next: number): boolean {
+    const m = this.#message;
+    m.firstOffset = first;
+    // Data above this frame's end is not told yet: a mark never runs ahead of the data of its own subscription.
+    m.highWatermark = Math.min(effect.mark.committed + 1, next);
+    m.lastStableOffset = Math.min(effect.mark.lastStable + 1, next);
+    const single = to === from + 1;
+    const payload = single ? (effect.runs[from] as Uint8Array) : effect.runs.slice(from, to);
+    const hold = single ? (effect.handles[from] as Hold | undefined) : holdOfAll(effect.handles.slice(from, to));
+    const sent = s.link.writable && s.link.send(tailCodec, s.number, m, payload, 0, hold);
+    if (!sent) this.#metrics.tailSkips.inc();
+    s.gap = !sent;
+    return sent;
   }
 
   mark(mark: TailMark): void {
@@ -99,10 +109,23 @@ export class Subscriptions {
 }
 
 const key = (link: Link, number: number): string => `${link.peer.instance}/${link.address}/${number}`;
-/** Offsets that a stamped batch spans: lastOffsetDelta (big-endian, at byte 23 of the header) + 1. */
-function records(batch: Uint8Array): number {
-  const at = 23;
-  return (
-    (((batch[at] as number) << 24) | ((batch[at + 1] as number) << 16) | ((batch[at + 2] as number) << 8) | (batch[at + 3] as number)) + 1
-  );
+/** Pieces of one frame: as many as stay under its size, at least one. */
+function groupEnd(runs: readonly Uint8Array[], from: number): number {
+  let to = from + 1;
+  let bytes = (runs[from] as Uint8Array).length;
+  while (to < runs.length && bytes + (runs[to] as Uint8Array).length <= TAIL_FRAME_BYTES_MAX) bytes += (runs[to++] as Uint8Array).length;
+  return to;
+}
+/** One hold that retains and releases several. */
+function holdOfAll(handles: readonly (object | undefined)[]): Hold | undefined {
+  const holds = handles.filter((h) => h !== undefined) as Hold[];
+  if (holds.length === 0) return undefined;
+  return {
+    retain: () => {
+      for (const hold of holds) hold.retain();
+    },
+    release: () => {
+      for (const hold of holds) hold.release();
+    },
+  };
 }

@@ -3,7 +3,7 @@ import { crc32c, nativeCodecs } from "@sluice/codec";
 import { BatchBuilder, stampBatch } from "@sluice/core/log";
 import { epoch, errorNumber } from "@sluice/core/model";
 import type { CommittedEffect, TailMark } from "@sluice/core/partition";
-import type { Link, TailMessage } from "@sluice/link";
+import { payloadLength, type Link, type Payload, type TailMessage } from "@sluice/link";
 import { createMetrics } from "@sluice/runtime";
 import { createBrokerMetrics } from "../src/metrics.ts";
 import { Subscriptions } from "../src/subscriptions.ts";
@@ -19,9 +19,9 @@ function fakeLink(): { link: Link; sent: Sent[]; open: boolean } {
     get writable() {
       return state.open;
     },
-    send: (_codec: unknown, _number: number, message: TailMessage, payload?: Uint8Array) => {
+    send: (_codec: unknown, _number: number, message: TailMessage, payload: Payload = []) => {
       if (!state.open) return false;
-      state.sent.push({ ...message, bytes: payload?.length ?? 0 });
+      state.sent.push({ ...message, bytes: payloadLength(payload) });
       return true;
     },
   } as unknown as Link;
@@ -44,12 +44,14 @@ const mark = (committed: number): TailMark => ({
 });
 const committed = (first: number, ...sizes: number[]): CommittedEffect => {
   let at = first;
-  const batches = sizes.map((n) => {
+  const lasts: number[] = [];
+  const runs = sizes.map((n) => {
     const bytes = batchAt(at, n);
     at += n;
+    lasts.push(at - 1);
     return bytes;
   });
-  return { kind: "committed", first, last: at - 1, batches, mark: mark(at - 1) };
+  return { kind: "committed", first, last: at - 1, runs, lasts, handles: runs.map(() => undefined), mark: mark(at - 1) };
 };
 const subscriptions = (): Subscriptions =>
   new Subscriptions(
@@ -57,15 +59,14 @@ const subscriptions = (): Subscriptions =>
   );
 
 describe("tail subscriptions", () => {
-  test("a new subscriber learns where the log is, then gets every batch with the mark of its end", () => {
+  test("a new subscriber learns where the log is, then gets what was committed together in one frame, with the mark of its end", () => {
     const { link, sent } = fakeLink();
     const tails = subscriptions();
     tails.add(link, 5, mark(9));
     tails.push(committed(10, 2, 3));
     expect(sent.map((m) => [m.firstOffset, m.highWatermark, m.bytes > 0])).toEqual([
       [10, 10, false],
-      [10, 12, true],
-      [12, 15, true],
+      [10, 15, true],
     ]);
   });
   test("a subscriber without room misses data, and is told of the gap when it has room again", () => {

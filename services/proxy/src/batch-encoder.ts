@@ -1,10 +1,12 @@
 import {
   BatchBuilder,
   newBatchHeader,
-  validateBatch,
+  newProducedRun,
+  validateRun,
   type BatchHeader,
   type Codecs,
   type Crc32c,
+  type ProducedRun,
   type RecordHeader,
 } from "@sluice/core/log";
 import { partitionOfKey, SluiceError, topicSettings, type TopicRecord } from "@sluice/core/model";
@@ -24,6 +26,7 @@ export class BatchEncoder {
   readonly #codecs: Codecs;
   readonly #clock: Clock;
   readonly #header: BatchHeader = newBatchHeader();
+  readonly #run: ProducedRun = newProducedRun();
   readonly #bytesMax = new WeakMap<TopicRecord, number>();
   readonly #turns = new WeakMap<TopicRecord, number>();
 
@@ -37,10 +40,13 @@ export class BatchEncoder {
   check(topic: TopicRecord, partition: number, batch: Uint8Array): CheckedBatch {
     if (partition < 0) throw new SluiceError("INVALID_ARGUMENT", "an encoded batch needs a partition");
     const header = this.#header;
-    const bad = validateBatch(batch, 0, { messageBytesMax: this.#limit(topic), crc32c: this.#crc32c }, header);
+    const bad = validateRun(batch, { messageBytesMax: this.#limit(topic), crc32c: this.#crc32c }, header, this.#run);
+    if (bad === "INVALID_ARGUMENT")
+      throw new SluiceError(
+        bad,
+        `${batch.length - header.totalBytes} bytes follow the first batch; with producer ids batches go one at a time`,
+      );
     if (bad !== undefined) throw new SluiceError(bad, `the batch for ${topic.name} is refused: ${bad}`);
-    if (header.totalBytes !== batch.length)
-      throw new SluiceError("CORRUPT_BATCH", `the batch is ${header.totalBytes} bytes by its header, ${batch.length} came`);
     return { partition, batch, idempotent: header.producerId >= 0 };
   }
 

@@ -1,6 +1,6 @@
 import { BatchCursor } from "@sluice/core/log";
 import { codeOf, type Epoch } from "@sluice/core/model";
-import type { Logger } from "@sluice/runtime";
+import type { Clock, Logger, Timer } from "@sluice/runtime";
 import type { Engine } from "./engine.ts";
 import { fileOf } from "./journal/positions.ts";
 import type { StoreMetrics } from "./metrics.ts";
@@ -9,18 +9,29 @@ export interface CompactorOptions {
   readonly engine: Engine;
   readonly logger: Logger;
   readonly metrics: StoreMetrics;
+  readonly clock: Clock;
+  /** How long a file waits: what is left in it may go by itself, and copying costs as much as appending. */
+  readonly waitMs: number;
+  /** Space is short: nothing waits. */
+  readonly pressed: () => boolean;
 }
-/** A file is copied away when less than this share of it is still wanted. */
+/** A file is copied away when less than this share of it is still wanted ... */
 export const COMPACT_BELOW_SHARE = 0.25;
+/** ... and at once when so little is that copying it costs nothing. */
+const COMPACT_AT_ONCE_SHARE = 1 / 64;
 const RUN_BYTES = 512 * 1024;
 
 /**
- * Gives journal space back. A file in which nothing lives is free at once; one of which little lives is emptied first: the rest is written again at the
- * head of the journal (as copies: a replay takes them for a move, not for appends), and the file is released when they are durable.
+ * Gives journal space back. A file in which nothing lives is free at once; one of which little lives is emptied first, after a while: the rest is written
+ * again at the head of the journal (as copies: a replay takes them for a move, not for appends), and the file is released when they are durable.
  */
 export class Compactor {
   readonly #options: CompactorOptions;
   #running: Promise<void> | undefined;
+  /** Files with little in them, and since when. */
+  readonly #waiting = new Map<number, number>();
+  #timer: Timer | undefined;
+  #stopped = false;
 
   constructor(options: CompactorOptions) {
     this.#options = options;
@@ -32,15 +43,25 @@ export class Compactor {
     return this.#running;
   }
 
+  stop(): void {
+    this.#stopped = true;
+    this.#timer?.cancel();
+  }
+
   async #run(): Promise<void> {
     const { engine, logger } = this.#options;
-    if (engine.failed) return;
+    if (engine.failed || this.#stopped) return;
     // Deletions are known to a restart from the journal; a checkpoint moves the line behind which files can be freed.
     await engine.checkpoint();
     for (const fileNumber of engine.compactable()) {
       const file = engine.files.get(fileNumber);
       const live = engine.host.locations.liveBytes(fileNumber);
-      if (file === undefined || live === 0 || live >= file.capacity * COMPACT_BELOW_SHARE) continue;
+      if (file === undefined || live === 0 || live >= file.capacity * COMPACT_BELOW_SHARE) {
+        this.#waiting.delete(fileNumber);
+        continue;
+      }
+      if (!this.#isDue(fileNumber, live / file.capacity)) continue;
+      this.#waiting.delete(fileNumber);
       try {
         await this.#empty(fileNumber);
       } catch (error) {
@@ -48,6 +69,24 @@ export class Compactor {
       }
     }
     await engine.reclaim();
+    const inUse = new Set(engine.compactable());
+    for (const fileNumber of this.#waiting.keys()) if (!inUse.has(fileNumber)) this.#waiting.delete(fileNumber);
+    this.#arm();
+  }
+  #isDue(fileNumber: number, share: number): boolean {
+    const { clock, waitMs, pressed } = this.#options;
+    if (share < COMPACT_AT_ONCE_SHARE || pressed()) return true;
+    const now = clock.monotonicMs();
+    const since = this.#waiting.get(fileNumber);
+    if (since === undefined) this.#waiting.set(fileNumber, now);
+    return since !== undefined && now - since >= waitMs;
+  }
+  #arm(): void {
+    this.#timer?.cancel();
+    if (this.#waiting.size === 0 || this.#stopped) return;
+    const { clock, waitMs, logger } = this.#options;
+    const again = (): void => void this.run().catch((err: unknown) => logger.warn("journal not compacted", { code: codeOf(err), err }));
+    this.#timer = clock.setTimer(waitMs, again, { unref: true });
   }
 
   async #empty(fileNumber: number): Promise<void> {

@@ -34,7 +34,7 @@ export interface EngineLimits {
 }
 export const engineLimits: EngineLimits = {
   journalFileBytes: limits.journalFileBytes,
-  spareFilesMax: 2,
+  spareFilesMax: 4,
   checkpointBytes: 256 * 1024 * 1024,
   readConcurrency: 2,
   readsPendingMax: 1024,

@@ -6,11 +6,13 @@ import {
   appendCodec,
   APPENDED_ENTRIES_MAX,
   appendedCodec,
+  claimPayload,
   dataCodec,
   FrameType,
   listenLinks,
   readCodec,
   type Frame,
+  type Hold,
   type Link,
   type LinkContext,
   type LinkServer,
@@ -35,6 +37,8 @@ interface Held {
   readonly sequence: number;
   readonly link: Link;
   readonly bytes: number;
+  /** Of the payload: the journal has written it then, and nobody else keeps it. */
+  readonly hold: Hold;
 }
 const EMPTY = new Uint8Array(0);
 
@@ -108,6 +112,7 @@ export class StoreLinkServer {
       return;
     }
     metrics.appended(frame.payload.length);
+    const hold = claimPayload(frame);
     const before = host.state.sequence;
     host.append(peer.origin, {
       segmentNumber: m.segmentNumber,
@@ -121,8 +126,13 @@ export class StoreLinkServer {
       ...(m.annotations.length > 0 && appendTimeOf(m.annotations)),
     });
     // Refused, a retry or a barrier: nothing of it waits for the disk.
-    if (host.state.sequence === before || host.state.failed) link.release(credit);
-    else this.#held.push({ sequence: host.state.sequence, link, bytes: credit });
+    if (host.state.sequence !== before && !host.state.failed) {
+      this.#held.push({ sequence: host.state.sequence, link, bytes: credit, hold });
+      return;
+    }
+    link.release(credit);
+    // A failed journal may still be writing.
+    if (!host.state.failed) hold.release();
   }
   #release(upTo: number): void {
     let released = 0;
@@ -131,6 +141,7 @@ export class StoreLinkServer {
       if (h.sequence > upTo) break;
       released++;
       sums.set(h.link, (sums.get(h.link) ?? 0) + h.bytes);
+      if (!this.#options.host.state.failed) h.hold.release();
     }
     if (released === 0) return;
     this.#held.splice(0, released);

@@ -18,6 +18,7 @@ export interface StoreMetrics {
 export interface StoreGauges {
   journalBytes(): number;
   liveBytes(): number;
+  spareBytes(): number;
   queuedBytes(): number;
   freeBytes(): number;
   segments(status: ReplicaStatus): number;
@@ -43,6 +44,9 @@ export function createStoreMetrics(m: Metrics, gauges: StoreGauges): StoreMetric
   const checkpointBytes = m.gauge("sluice_store_checkpoint_bytes", "Size of the last checkpoint.");
   const compacted = m.counter("sluice_store_compacted_bytes_total", "Bytes copied to the head of the journal to free a file.");
   m.gauge("sluice_store_journal_bytes", "Size of all journal files.", { collect: () => gauges.journalBytes() });
+  m.gauge("sluice_store_journal_spare_bytes", "Size of those that hold nothing, to be written again.", {
+    collect: () => gauges.spareBytes(),
+  });
   m.gauge("sluice_store_journal_live_bytes", "Bytes in them that are still wanted.", { collect: () => gauges.liveBytes() });
   m.gauge("sluice_store_journal_queued_bytes", "Bytes that wait for a flush.", { collect: () => gauges.queuedBytes() });
   m.gauge("sluice_store_disk_free_bytes", "Free space on the disk of the journal.", { collect: () => gauges.freeBytes() });

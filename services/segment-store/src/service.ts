@@ -77,6 +77,7 @@ class SegmentStoreProcess implements SegmentStore {
     const engine = (): Engine | undefined => this.#parts?.engine;
     this.#metrics = createStoreMetrics(options.metrics, {
       journalBytes: () => engine()?.files.totalBytes ?? 0,
+      spareBytes: () => engine()?.files.spareBytes ?? 0,
       liveBytes: () => engine()?.host.locations.totalLiveBytes ?? 0,
       queuedBytes: () => engine()?.queuedBytes ?? 0,
       freeBytes: () => this.#parts?.pressure.freeBytes ?? 0,
@@ -240,7 +241,14 @@ class Parts {
       space: () => this.pressure,
       healthy: () => !engine.failed,
     });
-    const compactor = new Compactor({ engine, logger, metrics });
+    const compactor = new Compactor({
+      engine,
+      logger,
+      metrics,
+      clock,
+      waitMs: timers.journalCompactAfterMs,
+      pressed: () => this.pressure.level !== "low",
+    });
     const uploader =
       objectStore === undefined
         ? undefined
@@ -275,6 +283,7 @@ class Parts {
     });
     this.#lifecycle = new Lifecycle({ name: "segment-store", logger, clock, drainMs: timers.shutdownMs }).add(
       { name: "engine", stop: () => engine.close() },
+      { name: "compactor", stop: () => compactor.stop() },
       { name: "disk pressure", start: () => this.pressure.start(), stop: () => this.pressure.stop() },
       { name: "view", start: () => view.start(), stop: () => view.close() },
       { name: "data link", start: () => this.#link.start(), stop: () => this.#link.stop() },

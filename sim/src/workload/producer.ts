@@ -8,9 +8,11 @@ import type { Rng } from "../world/random.ts";
 import type { Scheduler } from "../world/scheduler.ts";
 
 interface Flight {
-  /** Number of the batch at this producer. */
+  /** Number of the write at this producer. */
   readonly index: number;
-  readonly batch: Batch;
+  /** One, or a run of several that are written together. */
+  readonly batches: readonly Batch[];
+  readonly records: number;
   readonly sequence: number;
   attempt: number;
   waiting: boolean;
@@ -73,22 +75,29 @@ export class Producer {
   #mayProduce(): boolean {
     return this.#index - (this.#flights[0]?.index ?? this.#index) < this.options.inFlight;
   }
-  #produce(): void {
-    const id = this.#nextId();
-    const records = this.#rng.int(1, 3);
+  #newBatch(): Batch {
+    const { name, idempotent } = this.options;
     const batch: Batch = {
-      id,
-      producer: this.options.name,
-      idempotent: this.options.idempotent,
-      records,
+      id: this.#nextId(),
+      producer: name,
+      idempotent,
+      records: this.#rng.int(1, 3),
       firstSentMs: this.#scheduler.now,
       ackedMs: -1,
       offset: -1,
     };
-    this.#history.batches.set(id, batch);
+    this.#history.batches.set(batch.id, batch);
+    return batch;
+  }
+  #produce(): void {
+    const batches = [this.#newBatch()];
+    // Only batches without a producer id may be written together.
+    if (!this.options.idempotent) for (let more = this.#rng.int(0, 2); more > 0; more--) batches.push(this.#newBatch());
+    const records = batches.reduce((sum, b) => sum + b.records, 0);
     const flight: Flight = {
       index: this.#index++,
-      batch,
+      batches,
+      records,
       sequence: this.options.idempotent ? this.#sequence : -1,
       attempt: 0,
       waiting: false,
@@ -104,22 +113,26 @@ export class Producer {
     const attempt = ++flight.attempt;
     flight.waiting = true;
     flight.oldest = this.#flights[0] === flight;
-    const { batch } = flight;
     const { producerId, idempotent, requestTimeoutMs } = this.options;
-    const made = makeBatch({
-      id: batch.id,
-      records: batch.records,
-      producerId: idempotent ? producerId : -1,
-      producerEpoch: idempotent ? 0 : -1,
-      sequence: flight.sequence,
-    });
+    const made = flight.batches.map((batch) =>
+      makeBatch({
+        id: batch.id,
+        records: batch.records,
+        producerId: idempotent ? producerId : -1,
+        producerEpoch: idempotent ? 0 : -1,
+        sequence: flight.sequence,
+      }),
+    );
+    const { header } = made[0] as (typeof made)[0];
+    const run = made.length > 1 ? { batches: made.length, records: flight.records, maxTimestamp: header.maxTimestamp } : undefined;
     const broker = this.#target;
-    this.trace(`${this.options.name} sends ${batch.id} (sequence ${flight.sequence} +${batch.records}) to ${broker.name}`);
+    this.trace(`${this.options.name} sends ${namesOf(flight)} (sequence ${flight.sequence} +${flight.records}) to ${broker.name}`);
     const { life } = broker.process;
     this.#network.send(this.options.name, broker.process, () => {
       if (broker.process.life !== life) return;
       // Delivered twice = two requests of the same bytes: each gets its own copy, since the owner stamps in place.
-      const ask = { batch: made.bytes.slice(), header: made.header, expectedBaseOffset: -1, fenceToken: -1, waitMs: requestTimeoutMs };
+      const batch = joined(made.map((m) => m.bytes));
+      const ask = { batch, header, run, expectedBaseOffset: -1, fenceToken: -1, waitMs: requestTimeoutMs };
       broker.append(ask, (reply) => this.#network.send(broker.name, this.process, () => this.#onReply(flight, attempt, reply)));
     });
     this.#scheduler.after(requestTimeoutMs * 1.5, () => {
@@ -127,9 +140,13 @@ export class Producer {
     });
   }
   #onReply(flight: Flight, attempt: number, reply: ReplyEffect): void {
-    this.trace(`${this.options.name} has ${flight.batch.id} answered: ${reply.code ?? `stored at ${reply.baseOffset}`}`);
+    this.trace(`${this.options.name} has ${namesOf(flight)} answered: ${reply.code ?? `stored at ${reply.baseOffset}`}`);
     if (reply.code === undefined) {
-      this.#history.acknowledged(flight.batch, reply.baseOffset, this.#scheduler.now);
+      let offset = reply.baseOffset;
+      for (const batch of flight.batches) {
+        this.#history.acknowledged(batch, offset, this.#scheduler.now);
+        offset += batch.records;
+      }
       return this.#done(flight);
     }
     if (flight.attempt !== attempt || !flight.waiting || !this.#flights.includes(flight)) return;
@@ -143,7 +160,7 @@ export class Producer {
     flight.waiting = false;
     if (!this.options.idempotent) return this.#done(flight);
     if (flight.oldest && (code === "OUT_OF_ORDER_SEQUENCE" || code === "DUPLICATE_SEQUENCE" || code === "INVALID_PRODUCER_EPOCH"))
-      this.#history.violation(`${this.options.name}: its oldest batch ${flight.batch.id} (sequence ${flight.sequence}) got ${code}`);
+      this.#history.violation(`${this.options.name}: its oldest batch ${namesOf(flight)} (sequence ${flight.sequence}) got ${code}`);
     if (code === "TIMED_OUT") this.#target = this.#rng.pick(this.#brokers);
     this.#scheduler.after(this.#rng.between(1, 15), () => {
       if (!flight.waiting && this.#flights.includes(flight)) this.#send(flight);
@@ -153,4 +170,15 @@ export class Producer {
     const at = this.#flights.indexOf(flight);
     if (at >= 0) this.#flights.splice(at, 1);
   }
+}
+
+const namesOf = (flight: Flight): string => flight.batches.map((b) => b.id).join(" ");
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  const out = new Uint8Array(parts.reduce((sum, p) => sum + p.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    out.set(part, at);
+    at += part.length;
+  }
+  return out;
 }

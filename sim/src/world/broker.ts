@@ -25,7 +25,7 @@ export interface BrokerEvents {
   onEffect(broker: Broker, effect: Effect): void;
   onViolation(what: string): void;
 }
-export type AppendAsk = Pick<Extract<Input, { kind: "append" }>, "batch" | "expectedBaseOffset" | "fenceToken"> & {
+export type AppendAsk = Pick<Extract<Input, { kind: "append" }>, "batch" | "run" | "expectedBaseOffset" | "fenceToken"> & {
   readonly header: BatchHeader;
   readonly waitMs: number;
 };
@@ -158,9 +158,9 @@ export class Broker {
   append(ask: AppendAsk, reply: (reply: ReplyEffect) => void): void {
     const requestId = ++this.#requests;
     this.#replies.set(requestId, reply);
-    const { batch, header, expectedBaseOffset, fenceToken, waitMs } = ask;
-    const deadlineMs = this.#scheduler.now + waitMs;
-    this.feed({ kind: "append", requestId, batch, header, expectedBaseOffset, fenceToken, deadlineMs, wallMs: this.#scheduler.now });
+    const { waitMs, ...asked } = ask;
+    const { now } = this.#scheduler;
+    this.feed({ kind: "append", requestId, ...asked, handle: ask.batch, deadlineMs: now + waitMs, wallMs: now });
   }
 
   feed(input: Input): void {
@@ -190,6 +190,10 @@ export class Broker {
         if (reply === undefined) this.#events.onViolation(`${this.name}: request ${e.requestId} is answered twice or was never asked`);
         return reply?.(e);
       }
+      case "released":
+        // The real host reads other frames into this memory.
+        for (const batch of e.handles) (batch as Uint8Array).fill(0xdb);
+        return;
       case "stepDown":
         return this.#scheduler.after(
           this.#rng.between(5, 30),
@@ -258,7 +262,18 @@ export class Broker {
     for (const t of e.targets) {
       const node = this.#nodes.find((n) => n.name === t.replica.node);
       if (node === undefined) continue;
-      const request = { segmentNumber: t.segmentNumber, epoch, base, firstOffset, lastOffset, lac, barrier, appendMs, payload };
+      // A link holds the memory until the bytes have left: from here on they are the node's own.
+      const request = {
+        segmentNumber: t.segmentNumber,
+        epoch,
+        base,
+        firstOffset,
+        lastOffset,
+        lac,
+        barrier,
+        appendMs,
+        payload: payload.slice(),
+      };
       this.#network.send(this.name, node.process, () =>
         node.append(request, (a) =>
           this.#network.send(node.name, this.process, () => {

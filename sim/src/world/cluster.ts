@@ -102,12 +102,12 @@ export class Cluster {
     } else if (e.kind === "committed") {
       this.trace(`${broker.name} committed ${e.first}..${e.last}`);
       this.history.mark(broker.name, e.mark);
-      for (const b of e.batches) this.history.observeRun(b, `commit of ${broker.name}`);
+      for (const b of e.runs) this.history.observeRun(b, `commit of ${broker.name}`);
       // Pushed bytes are copied: the machine may stamp no more, but a link would have copied them as well.
       this.#push(
         broker,
         e.mark,
-        e.batches.map((b) => b.slice()),
+        e.runs.map((b) => b.slice()),
       );
     } else if (e.kind === "reportSuspect") this.trace(`${broker.name} suspects ${e.node}: ${e.reason}`);
     if (e.kind === "alarm" && e.cause !== "recoveryBlocked" && e.cause !== "notEnoughNodes")

@@ -22,6 +22,8 @@ const CALL_TIMEOUT_MS = 5_000;
 /** What a service logs when it was about to end for a reason that nobody has foreseen. */
 const FATAL = /"(?:uncaught exception|unhandled rejection)"|invariant|FATAL ERROR|Uncaught/;
 
+const poison = new URL("./poison-slabs.ts", import.meta.url).href;
+
 /** A cluster of processes in a folder of its own, which goes with it. */
 export class TestCluster {
   readonly handle: ClusterHandle;
@@ -36,6 +38,8 @@ export class TestCluster {
     const { name, s3: wantsS3, ...rest } = options;
     const cleanUp = new AsyncDisposableStack();
     try {
+      if (!(process.env["NODE_OPTIONS"] ?? "").includes(poison))
+        process.env["NODE_OPTIONS"] = `${process.env["NODE_OPTIONS"] ?? ""} --import ${poison}`.trim();
       const dir = cleanUp.use(await tempDir(`e2e-${name}`)).path;
       const s3 = wantsS3 === true ? cleanUp.use(await startS3()) : undefined;
       const etcd = (await ensureEtcd34()).path;

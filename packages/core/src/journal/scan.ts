@@ -9,6 +9,7 @@ import type { GroupHeader } from "./format.ts";
  * The scan of a restart. It walks the groups in order and judges what it cannot read:
  *
  *   - no group that follows the last one: old data of a reused file, or nothing. If nothing later is found either, the journal ends here.
+ *   - a bad group that a later one does not follow (its `previousLsn` is the one before): torn by an earlier crash, and left behind.
  *   - a bad group above the highest `syncedUpTo` that any later group claims: torn by a crash, never acknowledged. The journal ends here.
  *   - a bad group at or below it: it was acknowledged once. Its entries are *unknown*, never absent; the walk goes on behind it.
  *
@@ -123,6 +124,13 @@ export function* scanJournal(
       return end();
     }
     highestLsn = Math.max(highestLsn, later.header.lsn);
+    if (later.header.previousLsn === lastLsn) {
+      // A restart took the bad group for torn and went on without it, in the next file: its remains were not written over.
+      torn = false;
+      index = later.place.index;
+      at = later.place.at;
+      continue;
+    }
     // A group is written when all before it are on disk, so a later one always vouches; the comparison is the rule all the same.
     if (later.header.syncedUpTo < missing || mutants.unknownIsTorn === true) {
       torn = true;

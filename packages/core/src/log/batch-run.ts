@@ -1,5 +1,5 @@
 import { SluiceError } from "../model/index.ts";
-import { batchCrc, batchStopError, newBatchHeader, readBatchHeader } from "./batch.ts";
+import { batchCrc, batchStopError, newBatchHeader, readBatchHeader, stampBatch } from "./batch.ts";
 import type { BatchHeader, BatchStop } from "./batch.ts";
 import type { Crc32c } from "./checksum.ts";
 
@@ -66,6 +66,18 @@ export function scanBatches(
   while (cursor.next()) if (visit(cursor.header, cursor.position) === false) break;
   return cursor.nextPosition;
 }
+
+/** Writes offsets from `baseOffset` on and the epoch into all batches of a checked run, in place. Returns the offset after the last. */
+export function stampRun(run: Uint8Array, baseOffset: number, epoch: number): number {
+  const cursor = stampCursor.reset(run);
+  let next = baseOffset;
+  while (cursor.next()) {
+    stampBatch(run, cursor.position, next, epoch);
+    next += cursor.header.lastOffsetDelta + 1;
+  }
+  return next;
+}
+const stampCursor = new BatchCursor();
 
 /** End position of the longest prefix of whole batches of [from, to) whose last offset is at most `limit`; `from` when there is none. */
 export function cutRun(bytes: Uint8Array, limit: number, from = 0, to: number = bytes.length): number {

@@ -46,6 +46,41 @@ export function validateBatch(
   return undefined;
 }
 
+/** What a producer's run of batches amounts to. Reused like a header. */
+export interface ProducedRun {
+  batches: number;
+  /** Offsets that it takes. */
+  records: number;
+  maxTimestamp: number;
+}
+export const newProducedRun = (): ProducedRun => ({ batches: 0, records: 0, maxTimestamp: -1 });
+
+/**
+ * Judges the batches of one write, which are stored together or refused together: undefined when they may be stored, else the code. `first` then holds the
+ * header of the first batch, `summary` what they amount to. Several at once must not carry producer ids (INVALID_ARGUMENT): each sequence has an outcome of
+ * its own, so those batches go one at a time. Several must be within `limits.produceRunBytesMax` and `limits.produceRunBatchesMax` (MESSAGE_TOO_LARGE).
+ */
+export function validateRun(bytes: Uint8Array, rules: BatchRules, first: BatchHeader, summary: ProducedRun): ErrorCode | undefined {
+  const bad = validateBatch(bytes, 0, rules, first);
+  if (bad !== undefined) return bad;
+  summary.batches = 1;
+  summary.records = first.recordsCount;
+  summary.maxTimestamp = first.maxTimestamp;
+  if (first.totalBytes === bytes.length) return undefined;
+  if (first.producerId >= 0) return "INVALID_ARGUMENT";
+  if (bytes.length > limits.produceRunBytesMax) return "MESSAGE_TOO_LARGE";
+  for (let at = first.totalBytes; at < bytes.length; at += runHeader.totalBytes) {
+    const code = validateBatch(bytes, at, rules, runHeader);
+    if (code !== undefined) return code;
+    if (runHeader.producerId >= 0) return "INVALID_ARGUMENT";
+    if (++summary.batches > limits.produceRunBatchesMax) return "MESSAGE_TOO_LARGE";
+    summary.records += runHeader.recordsCount;
+    if (runHeader.maxTimestamp > summary.maxTimestamp) summary.maxTimestamp = runHeader.maxTimestamp;
+  }
+  return undefined;
+}
+const runHeader = newBatchHeader();
+
 function checkCounts(h: BatchHeader, recordsMax: number): ErrorCode | undefined {
   // A producer's offsets have no gaps, so the count says the same as the delta.
   if (h.recordsCount === 0 || h.recordsCount !== h.lastOffsetDelta + 1) return "INVALID_RECORD";

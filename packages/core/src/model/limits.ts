@@ -13,6 +13,10 @@ export const limits = {
   /** One message as the producer sent it (topic configuration `max.message.bytes`). */
   messageBytesDefault: 1 * MiB,
   messageBytesCap: 8 * MiB,
+  /** Several batches of one partition in one write: bytes of all ... */
+  produceRunBytesMax: 1 * MiB,
+  /** ... and their number. */
+  produceRunBatchesMax: 1_024,
   headersPerRecordMax: 64,
   headerBytesPerRecordMax: 64 * KiB,
   /** Records in one batch. */

@@ -25,6 +25,8 @@ const base = {
   /** A segment open here whose owner was not heard of for this long is looked up. */
   reconcileAfterMs: 30_000,
   journalMarkMs: 100,
+  /** A mostly dead journal file is copied away after this long, earlier when space is short. */
+  journalCompactAfterMs: 60_000,
   offloadGraceMs: 300_000,
   /** A storage node looks this often for segments to upload, to release and to drop, when nothing told it to. */
   offloadScanMs: 2_000,

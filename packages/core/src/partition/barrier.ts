@@ -79,6 +79,7 @@ export function sendEmpty(p: Partition, role: Serving, barrier: number, now: num
     barrier,
     appendMs: 0,
     payload: EMPTY,
+    handle: undefined,
   });
   active.lacSent = p.committed;
   p.lastProbeMs = now;

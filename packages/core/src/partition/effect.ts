@@ -21,6 +21,7 @@ export type Effect =
   | ReplyEffect
   | BarrierReplyEffect
   | CommittedEffect
+  | ReleasedEffect
   | MarkTailEffect
   | ArmTimerEffect
   | StepDownEffect
@@ -91,6 +92,7 @@ export interface SendAppendEffect {
   /** Broker append time of the batches, wall clock; 0 for empty appends. */
   readonly appendMs: number;
   readonly payload: Uint8Array;
+  readonly handle: object | undefined;
 }
 
 /** Answer to an append. `code` undefined = stored on two nodes. Exactly one for each request. */
@@ -131,9 +133,20 @@ export interface CommittedEffect {
   readonly kind: "committed";
   readonly first: number;
   readonly last: number;
-  /** Stamped batches in order. */
-  readonly batches: readonly Uint8Array[];
+  /** Stamped batches in order, as they were admitted: each piece is one batch or a run of them. */
+  readonly runs: readonly Uint8Array[];
+  /** Last offset of each piece. */
+  readonly lasts: readonly number[];
+  readonly handles: readonly (object | undefined)[];
   readonly mark: TailMark;
+}
+/**
+ * The machine will not send these batches again: they are committed, and held by every member that still answers. Batches that leave in another
+ * way (the ownership ends) are not told; their memory is then nobody's.
+ */
+export interface ReleasedEffect {
+  readonly kind: "released";
+  readonly handles: readonly object[];
 }
 export interface MarkTailEffect {
   readonly kind: "markTail";

@@ -1,4 +1,4 @@
-import type { BatchHeader } from "../log/index.ts";
+import type { BatchHeader, ProducedRun } from "../log/index.ts";
 import type { Incarnation, InstanceId, MemberId, PartitionState, SegmentRecord } from "../model/index.ts";
 import type { CreateAnswer, FenceAnswer, RebuildAnswer, RecoveryAppendAnswer, RecoveryReadAnswer, SealAnswer } from "../replica/index.ts";
 
@@ -108,14 +108,20 @@ export interface ProducersReadInput {
 export interface AppendInput {
   readonly kind: "append";
   readonly requestId: number;
+  /** One batch, or a run of several without producer ids, which are stored together. */
   readonly batch: Uint8Array;
+  /** Of the first batch. Read during the step alone. */
   readonly header: BatchHeader;
+  /** Of a run of several; absent = one batch. Read during the step alone. */
+  readonly run?: ProducedRun | undefined;
   /** Offset that the batch must get; -1 = any. */
   readonly expectedBaseOffset: number;
   /** Appends with a smaller token than one seen before are refused; -1 = none. */
   readonly fenceToken: number;
   readonly deadlineMs: number;
   readonly wallMs: number;
+  /** The host's, of the batch's memory: handed back by `released` once no replica needs it. Never looked at. */
+  readonly handle?: object | undefined;
 }
 
 /** A storage node's answer on the log link. `durable` is cumulative. */

@@ -1,4 +1,4 @@
-import { stampBatch } from "../log/index.ts";
+import { BatchCursor, stampBatch, stampRun } from "../log/index.ts";
 import { errorCodeOf, limits } from "../model/index.ts";
 import type { ErrorCode } from "../model/index.ts";
 import { advanceProducers, checkSequence, lastSequenceOf, noteInFlight } from "../producer/index.ts";
@@ -47,7 +47,7 @@ export function onAppend(p: Partition, input: AppendInput, now: number, out: Eff
   const refuse = (why: ErrorCode, baseOffset = -1): void => refuseByState(p, role, input, { code: why, baseOffset }, now, out);
   if (input.fenceToken >= 0 && input.fenceToken < p.producers.fenceToken) return refuse("FENCED_TOKEN");
   const { header } = input;
-  const records = header.lastOffsetDelta + 1;
+  const records = input.run?.records ?? header.lastOffsetDelta + 1;
   if (header.producerId >= 0 && header.baseSequence >= 0) {
     const verdict = checkSequence(p.producers, header.producerId, header.producerEpoch, header.baseSequence, records);
     if (verdict.kind === "refused") return refuse(verdict.code);
@@ -72,7 +72,8 @@ function admit(p: Partition, role: Serving, input: AppendInput, records: number,
   const { header, batch } = input;
   const { pipeline } = p;
   if (input.fenceToken > p.producers.fenceToken) p.producers.fenceToken = input.fenceToken;
-  stampBatch(batch, 0, p.nextOffset, epochOf(p));
+  if (input.run === undefined) stampBatch(batch, 0, p.nextOffset, epochOf(p));
+  else stampRun(batch, p.nextOffset, epochOf(p));
   pipeline.position += batch.length;
   pipeline.bytes += batch.length;
   const item: PendingBatch = {
@@ -80,12 +81,14 @@ function admit(p: Partition, role: Serving, input: AppendInput, records: number,
     first: p.nextOffset,
     last: p.nextOffset + records - 1,
     payload: batch,
+    handle: input.handle,
+    batches: input.run?.batches ?? 1,
     crc: header.crc,
     producerId: header.producerId,
     producerEpoch: header.producerEpoch,
     firstSequence: header.baseSequence,
     lastSequence: header.baseSequence < 0 ? -1 : lastSequenceOf(header.baseSequence, records),
-    maxTimestampMs: header.maxTimestamp,
+    maxTimestampMs: input.run?.maxTimestamp ?? header.maxTimestamp,
     wallMs: input.wallMs,
     deadlineMs: input.deadlineMs,
     sentMs: -1,
@@ -136,6 +139,7 @@ function sendItem(p: Partition, active: ActiveSegment, item: PendingBatch, targe
     barrier: 0,
     appendMs: item.wallMs,
     payload: item.payload,
+    handle: item.handle,
   });
 }
 
@@ -195,13 +199,17 @@ export function commit(p: Partition, role: Serving, now: number, out: Effect[]):
   const mark = quorumDurable(active);
   if (mark > p.committed) {
     const from = pipeline.uncommitted - pipeline.from;
-    const batches: Uint8Array[] = [];
+    const runs: Uint8Array[] = [];
+    const lasts: number[] = [];
+    const handles: (object | undefined)[] = [];
     let i = from;
     for (; i < pipeline.items.length; i++) {
       const item = pipeline.items[i] as PendingBatch;
       if (item.last > mark) break;
-      batches.push(item.payload);
-      active.chain.add(item.first, active.segment.epoch, item.crc);
+      runs.push(item.payload);
+      lasts.push(item.last);
+      handles.push(item.handle);
+      addToChain(active, item);
       active.committedBytes += item.payload.length;
       if (active.firstAppendMs === 0) active.firstAppendMs = item.wallMs;
       if (item.wallMs > active.lastAppendMs) active.lastAppendMs = item.wallMs;
@@ -212,12 +220,23 @@ export function commit(p: Partition, role: Serving, now: number, out: Effect[]):
     pipeline.uncommitted = pipeline.from + i;
     if (i === from) return; // a member confirmed half a batch: nothing whole is new
     const first = (pipeline.items[from] as PendingBatch).first;
-    out.push({ kind: "committed", first, last: p.committed, batches, mark: tailMark(p, role) });
+    out.push({ kind: "committed", first, last: p.committed, runs, lasts, handles, mark: tailMark(p, role) });
     for (let r = from; r < i; r++) acknowledge(p, pipeline.items[r] as PendingBatch, out);
   }
-  trim(p, active);
+  trim(p, active, out);
   ensureTimer(p, now + p.options.timers.lacFlushMs, out);
 }
+
+function addToChain(active: ActiveSegment, item: PendingBatch): void {
+  const { epoch } = active.segment;
+  if (item.batches === 1) {
+    active.chain.add(item.first, epoch, item.crc);
+    return;
+  }
+  cursor.reset(item.payload);
+  while (cursor.next()) active.chain.add(cursor.header.baseOffset, epoch, cursor.header.crc);
+}
+const cursor = new BatchCursor();
 
 function persist(p: Partition, item: PendingBatch): void {
   advanceProducers(p.producers, {
@@ -238,16 +257,26 @@ function acknowledge(p: Partition, item: PendingBatch, out: Effect[]): void {
 }
 
 /** Drops the items that are committed and held by every member that still answers. */
-export function trim(p: Partition, active: ActiveSegment): void {
+export function trim(p: Partition, active: ActiveSegment, out: Effect[]): void {
   const { pipeline } = p;
   let keep = pipeline.uncommitted;
   for (const slot of active.slots) if (slot.live && slot.next < keep) keep = slot.next;
   const drop = keep - pipeline.from;
-  if (drop <= 0) return;
-  for (let i = 0; i < drop; i++) pipeline.bytes -= (pipeline.items[i] as PendingBatch).payload.length;
-  if (drop === pipeline.items.length) pipeline.items = [];
-  else pipeline.items.splice(0, drop);
-  pipeline.from = keep;
+  if (drop > 0) dropItems(p, drop, out);
+}
+/** Lets go of the first `count` items: committed, and sent to nobody again. */
+export function dropItems(p: Partition, count: number, out: Effect[]): void {
+  const { pipeline } = p;
+  const handles: object[] = [];
+  for (let i = 0; i < count; i++) {
+    const item = pipeline.items[i] as PendingBatch;
+    pipeline.bytes -= item.payload.length;
+    if (item.handle !== undefined) handles.push(item.handle);
+  }
+  if (count === pipeline.items.length) pipeline.items = [];
+  else pipeline.items.splice(0, count);
+  pipeline.from += count;
+  if (handles.length > 0) out.push({ kind: "released", handles });
 }
 
 const failureOf: Partial<Record<ErrorCode, { roll: RollReason; suspect: SuspectReason }>> = {
@@ -285,7 +314,7 @@ export function failSlot(
   retarget(role.active);
   avoid(p, slot.replica.node, now);
   out.push({ kind: "reportSuspect", node: slot.replica.node, reason: suspect });
-  trim(p, role.active);
+  trim(p, role.active, out);
   p.rollWanted = reason;
 }
 

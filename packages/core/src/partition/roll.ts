@@ -6,7 +6,7 @@ import type { Effect } from "./effect.ts";
 import type { MetaGotInput } from "./input.ts";
 import { answering, answeringCount, isUnconfirmed, log, nextCall, nextNonce, sealAll, stepDown, tailMark } from "./machine.ts";
 import { newActive, sealedRecord } from "./active.ts";
-import { sendUnsent } from "./pipeline.ts";
+import { dropItems, sendUnsent } from "./pipeline.ts";
 import { QUORUM } from "./state.ts";
 import type { Partition, Roll, RollReason, Serving } from "./state.ts";
 import { submit } from "./transaction.ts";
@@ -132,8 +132,7 @@ export function rolled(p: Partition, segments: readonly SegmentRecord[], now: nu
   role.roll = undefined;
   p.creation = undefined;
   const { pipeline } = p;
-  for (const item of pipeline.items.splice(0, pipeline.uncommitted - pipeline.from)) pipeline.bytes -= item.payload.length;
-  pipeline.from = pipeline.uncommitted;
+  if (pipeline.uncommitted > pipeline.from) dropItems(p, pipeline.uncommitted - pipeline.from, out);
   for (const slot of role.active.slots) slot.next = pipeline.from;
   if (roll.reason !== "size" && roll.reason !== "age") backOff(p, now);
   log(p, out, "segment.rolled", { end: roll.end, reason: roll.reason, replicas: role.active.slots.map((s) => s.replica.node).join(" ") });

@@ -61,6 +61,10 @@ export interface PendingBatch {
   readonly first: number;
   readonly last: number;
   readonly payload: Uint8Array;
+  readonly handle: object | undefined;
+  /** More than one = a run, none of which carries a producer id. */
+  readonly batches: number;
+  /** Of the first batch. */
   readonly crc: number;
   readonly producerId: number;
   readonly producerEpoch: number;

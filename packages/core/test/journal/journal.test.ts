@@ -287,6 +287,18 @@ describe("scan", () => {
       { numRuns: 60 },
     );
   });
+  test("what is left of a torn group at the end of a file does not hide what was written in the next file", () => {
+    const j = new Journal();
+    for (let i = 0; i < 6; i++) j.write([]);
+    j.write([append(0, 0, 1, 700)], (sector) => sector === 0);
+    const { end } = j.scan();
+    expect(end).toMatchObject({ torn: true, lastLsn: 6, highestLsn: 7 });
+    j.resume(end);
+    // Too large for the rest of the file.
+    j.write([append(0, 0, 1, 2500), append(0, 1, 1, 2500)]);
+    expect(j.files).toHaveLength(2);
+    expect(j.scan()).toMatchObject({ seen: j.allEntries(), end: { lastLsn: 8, torn: false, unknownGroups: 0 } });
+  });
   test("damage below syncedUpTo is unknown: at its place, with all other groups there", () => {
     fc.assert(
       fc.property(groupsArb, fc.nat(), fc.nat(), fc.integer({ min: 1, max: 255 }), (groups, which, at, xor) => {

@@ -5,7 +5,8 @@ import { readAnnotations, readTagged, writeBytes } from "./tagged.ts";
 import { uuidCache, writeUuid } from "./uuid.ts";
 
 /**
- * produce: proxy to broker, log link. Payload: one or more whole batches of the one partition, taken or refused together.
+ * produce: proxy to broker, log link. Payload: one whole batch, or several without producer ids
+ * (core/log `validateRun`), which are taken or refused together.
  * Answered by `produced` with the same correlation.
  *
  *   0   16   topic id

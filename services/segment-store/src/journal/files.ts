@@ -95,7 +95,8 @@ export class JournalFiles {
   async begin(fileNumber: number, groupBytes: number): Promise<JournalFile> {
     const { disk, directory, fileBytes } = this.#options;
     const capacity = Math.max(fileBytes, FILE_HEADER_BYTES + groupBytes);
-    const i = this.#free.findIndex((f) => f.capacity >= capacity);
+    // The one that was freed last: its pages are the likeliest to be in memory still.
+    const i = this.#free.findLastIndex((f) => f.capacity >= capacity);
     let next = i < 0 ? undefined : this.#free.splice(i, 1)[0];
     if (next === undefined) {
       const file = await disk.open(join(directory, `${String(this.#nextName++).padStart(8, "0")}${SUFFIX}`));

@@ -41,7 +41,8 @@ export type ProduceRequest = Message<"sluice.v1.ProduceRequest"> & {
     case: "records";
   } | {
     /**
-     * One Kafka record batch, version 2, base offset ignored.
+     * One Kafka record batch, version 2, base offset ignored. Or several without producer ids, up to 1 MiB and 1,024 of them: they get
+     * consecutive offsets and are written together or not at all; the answer tells the first and the last offset of all.
      *
      * @generated from field: bytes batch = 4;
      */
@@ -158,6 +159,8 @@ export type ProduceStreamRequest = Message<"sluice.v1.ProduceStreamRequest"> & {
     case: "records";
   } | {
     /**
+     * As in ProduceRequest.
+     *
      * @generated from field: bytes batch = 5;
      */
     value: Uint8Array;
