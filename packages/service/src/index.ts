@@ -1,2 +1,3 @@
 export * from "./config.ts";
 export * from "./environment.ts";
+export * from "./shell.ts";

@@ -1,4 +1,4 @@
-import { awaitCluster, ClusterView, Membership } from "@sluice/catalog";
+import { type ClusterView, Membership } from "@sluice/catalog";
 import { crc32c } from "@sluice/codec";
 import { SEGMENT_FOOTER_BYTES, readSegmentFooter, segmentParts } from "@sluice/core/log";
 import type { ClusterRecord, Endpoints } from "@sluice/core/model";
@@ -14,7 +14,7 @@ import {
   type Metrics,
   type Service,
 } from "@sluice/runtime";
-import type { ServiceEnvironment, ServiceIdentity } from "@sluice/service";
+import { type ServiceEnvironment, type ServiceIdentity, ServiceShell } from "@sluice/service";
 import { ControllerLink } from "./controller-link.ts";
 import { brokerHandlers } from "./handlers/index.ts";
 import { createMetadataCalls } from "./metadata-calls.ts";
@@ -57,75 +57,51 @@ export function createBroker(options: BrokerOptions): Broker {
 class BrokerProcess implements Broker {
   readonly name = "broker";
   readonly #options: BrokerOptions;
-  readonly #view: ClusterView;
-  readonly #metrics: BrokerMetrics;
-  readonly #stop = new AbortController();
-  #parts: Parts | undefined;
-  #stopped = false;
+  readonly #shell: ServiceShell<Parts>;
 
   constructor(options: BrokerOptions) {
     this.#options = options;
-    const { store, keys, clock, logger, timers } = options.environment;
-    this.#view = new ClusterView({ store, keys, clock, logger, retryMs: timers.metadataRetryMs });
-    this.#metrics = createBrokerMetrics(options.metrics, {
-      partitions: () => this.#parts?.ownership.size ?? 0,
-      serving: () => [...(this.#parts?.ownership.hosts ?? [])].filter((h) => h.serving).length,
-      subscriptions: () => this.#parts?.proxyLinks.subscriptions ?? 0,
+    const parts = (): Parts | undefined => this.#shell.parts;
+    const metrics = createBrokerMetrics(options.metrics, {
+      partitions: () => parts()?.ownership.size ?? 0,
+      serving: () => [...(parts()?.ownership.hosts ?? [])].filter((h) => h.serving).length,
+      subscriptions: () => parts()?.proxyLinks.subscriptions ?? 0,
     });
-    options.health.ready("membership", () => this.#parts?.membership.record !== undefined || "not registered");
+    this.#shell = new ServiceShell({ ...options, build: (cluster, view) => new Parts(options, view, metrics, cluster) });
+    options.health.ready("membership", () => parts()?.membership.record !== undefined || "not registered");
   }
   get ownership(): Ownership {
-    if (this.#parts === undefined) throw new Error("the broker has not started");
-    return this.#parts.ownership;
+    if (this.#shell.parts === undefined) throw new Error("the broker has not started");
+    return this.#shell.parts.ownership;
   }
   endpoints(): Readonly<Record<string, string>> {
-    return { ...this.#parts?.endpoints() };
+    return this.#shell.endpoints();
   }
 
-  async start(): Promise<void> {
-    const { environment, health } = this.#options;
-    const { store, keys, clock, logger, timers } = environment;
-    health.markWaiting("the metadata store and the first controller");
-    const cluster = await awaitCluster(store, keys, clock, this.#stop.signal, timers.metadataRetryMs, logger);
-    await this.#view.start();
-    this.#parts = new Parts(this.#options, this.#view, this.#metrics, cluster);
-    await this.#parts.start();
-    health.markStarted();
+  start(): Promise<void> {
+    return this.#shell.start();
   }
-
   /** Partitions first: the controller moves them away one by one, and each is sealed and freed before its next owner begins. */
-  async drain(): Promise<void> {
-    const { environment, health } = this.#options;
-    const { clock, timers } = environment;
-    health.markDraining();
-    if (this.#parts === undefined) return;
-    const { membership, controller, ownership, rpc } = this.#parts;
-    const untilMs = clock.monotonicMs() + timers.shutdownMs;
-    const deadline = new AbortController();
-    const timer = clock.setTimer(timers.shutdownMs, () => deadline.abort());
-    await membership.update({ draining: true }).catch(() => undefined);
-    while (clock.monotonicMs() < untilMs && ownership.size > 0 && this.#hasHeir()) {
-      const remaining = await controller.drain();
-      if (remaining === undefined || remaining === 0) break;
-      await clock.sleep(DRAIN_POLL_MS);
-    }
-    await ownership.drain(deadline.signal);
-    timer.cancel();
-    await rpc.drain({ signal: deadline.signal, remainingMs: () => Math.max(0, untilMs - clock.monotonicMs()) });
+  drain(): Promise<void> {
+    const { clock } = this.#options.environment;
+    return this.#shell.drain(async ({ membership, controller, ownership, rpc }, deadline) => {
+      await membership.update({ draining: true }).catch(() => undefined);
+      while (deadline.remainingMs() > 0 && ownership.size > 0 && this.#hasHeir()) {
+        const remaining = await controller.drain();
+        if (remaining === undefined || remaining === 0) break;
+        await clock.sleep(DRAIN_POLL_MS);
+      }
+      await ownership.drain(deadline.signal);
+      await rpc.drain(deadline);
+    });
   }
-
   /** Another broker that stays: without one nothing can be moved, and waiting for it would only delay the end. */
   #hasHeir(): boolean {
     const { instance } = this.#options.identity;
-    return this.#view.membersOf("broker").some((member) => member.instance !== instance && !member.draining);
+    return this.#shell.view.membersOf("broker").some((member) => member.instance !== instance && !member.draining);
   }
-
-  async stop(): Promise<void> {
-    if (this.#stopped) return;
-    this.#stopped = true;
-    this.#stop.abort();
-    await this.#parts?.stop();
-    await this.#view.close();
+  stop(): Promise<void> {
+    return this.#shell.stop();
   }
 }
 

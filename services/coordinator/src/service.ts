@@ -1,9 +1,9 @@
-import { awaitCluster, ClusterView, Membership } from "@sluice/catalog";
+import { type ClusterView, Membership } from "@sluice/catalog";
 import { crc32c } from "@sluice/codec";
 import { DEFAULT_TENANT, GROUPS_TOPIC, type ClusterRecord, type Endpoints, type PartitionId } from "@sluice/core/model";
 import { createRpcServer, type RpcServer } from "@sluice/rpc";
-import { Lifecycle, type Health, type Listener, type Metrics, type Service } from "@sluice/runtime";
-import type { ServiceEnvironment, ServiceIdentity } from "@sluice/service";
+import { type Clock, Lifecycle, type Health, type Listener, type Metrics, type Service } from "@sluice/runtime";
+import { type ServiceEnvironment, type ServiceIdentity, ServiceShell } from "@sluice/service";
 import { BrokerLogs, type LogAccess } from "./broker-logs.ts";
 import { coordinatorHandlers } from "./handlers/index.ts";
 import { createCoordinatorMetrics, type CoordinatorMetrics } from "./metrics.ts";
@@ -51,21 +51,16 @@ export function createCoordinator(options: CoordinatorOptions): Coordinator {
 
 class CoordinatorProcess implements Coordinator {
   readonly name = "coordinator";
-  readonly #options: CoordinatorOptions;
-  readonly #view: ClusterView;
-  readonly #metrics: CoordinatorMetrics;
-  readonly #stop = new AbortController();
-  #parts: Parts | undefined;
-  #stopped = false;
+  readonly #clock: Clock;
+  readonly #shell: ServiceShell<Parts>;
 
   constructor(options: CoordinatorOptions) {
-    this.#options = options;
-    const { store, keys, clock, logger, timers } = options.environment;
-    this.#view = new ClusterView({ store, keys, clock, logger, retryMs: timers.metadataRetryMs });
-    const shards = (): Shard[] => [...(this.#parts?.ownership.shards.values() ?? [])];
+    this.#clock = options.environment.clock;
+    const parts = (): Parts | undefined => this.#shell.parts;
+    const shards = (): Shard[] => [...(parts()?.ownership.shards.values() ?? [])];
     const sum = (of: (s: Shard) => number) => (): number => shards().reduce((n, s) => n + of(s), 0);
-    this.#metrics = createCoordinatorMetrics(options.metrics, {
-      wanted: () => this.#parts?.ownership.wanted ?? 0,
+    const metrics = createCoordinatorMetrics(options.metrics, {
+      wanted: () => parts()?.ownership.wanted ?? 0,
       active: sum((s) => (s.phase === "active" ? 1 : 0)),
       loading: sum((s) => (s.phase === "active" ? 0 : 1)),
       groups: sum((s) => s.state.groups.size),
@@ -73,50 +68,31 @@ class CoordinatorProcess implements Coordinator {
       stateBytes: sum((s) => s.state.bytes),
       queued: sum((s) => s.queued),
     });
-    options.health.ready("membership", () => this.#parts?.membership.record !== undefined || "not registered");
+    this.#shell = new ServiceShell({ ...options, build: (cluster, view) => new Parts(options, view, metrics, cluster) });
+    options.health.ready("membership", () => parts()?.membership.record !== undefined || "not registered");
   }
   get ownership(): ShardOwnership {
-    if (this.#parts === undefined) throw new Error("the coordinator has not started");
-    return this.#parts.ownership;
+    if (this.#shell.parts === undefined) throw new Error("the coordinator has not started");
+    return this.#shell.parts.ownership;
   }
   endpoints(): Readonly<Record<string, string>> {
-    return { ...this.#parts?.endpoints() };
+    return this.#shell.endpoints();
   }
 
-  async start(): Promise<void> {
-    const { environment, health } = this.#options;
-    const { store, keys, clock, logger, timers } = environment;
-    health.markWaiting("the metadata store and the first controller");
-    const cluster = await awaitCluster(store, keys, clock, this.#stop.signal, timers.metadataRetryMs, logger);
-    await this.#view.start();
-    this.#parts = new Parts(this.#options, this.#view, this.#metrics, cluster);
-    await this.#parts.start();
-    health.markStarted();
+  start(): Promise<void> {
+    return this.#shell.start();
   }
-
   /** Shards are served until another coordinator, which sees this one draining, has claimed them. */
-  async drain(): Promise<void> {
-    const { environment, health } = this.#options;
-    const { clock, timers } = environment;
-    health.markDraining();
-    if (this.#parts === undefined) return;
-    const { membership, ownership, rpc } = this.#parts;
-    const untilMs = clock.monotonicMs() + timers.shutdownMs;
-    ownership.drain();
-    await membership.update({ draining: true }).catch(() => undefined);
-    while (clock.monotonicMs() < untilMs && ownership.shards.size > 0 && ownership.hasSuccessor) await clock.sleep(DRAIN_POLL_MS);
-    const deadline = new AbortController();
-    const timer = clock.setTimer(Math.max(0, untilMs - clock.monotonicMs()), () => deadline.abort());
-    await rpc.drain({ signal: deadline.signal, remainingMs: () => Math.max(0, untilMs - clock.monotonicMs()) });
-    timer.cancel();
+  drain(): Promise<void> {
+    return this.#shell.drain(async ({ membership, ownership, rpc }, deadline) => {
+      ownership.drain();
+      await membership.update({ draining: true }).catch(() => undefined);
+      while (deadline.remainingMs() > 0 && ownership.shards.size > 0 && ownership.hasSuccessor) await this.#clock.sleep(DRAIN_POLL_MS);
+      await rpc.drain(deadline);
+    });
   }
-
-  async stop(): Promise<void> {
-    if (this.#stopped) return;
-    this.#stopped = true;
-    this.#stop.abort();
-    await this.#parts?.stop();
-    await this.#view.close();
+  stop(): Promise<void> {
+    return this.#shell.stop();
   }
 }
 

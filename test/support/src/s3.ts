@@ -1,13 +1,11 @@
-import { spawn, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { closeSync, existsSync, openSync } from "node:fs";
-import { mkdir, readFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
+import { LocalServer, started, type Launch, type LocalProcess } from "./local-server.ts";
 import { freePort } from "./ports.ts";
 import { tempDir, type TempDir } from "./temp.ts";
 import { aptInstall, cachedTool, findGo, findProgram, run, say, type Tool, toolsDir } from "./tools.ts";
-import { pauseProcess } from "./pause.ts";
 
 /*
  * An S3 server for tests: versitygw where Go can build it (checks signatures, keeps its data over a kill), else moto, which comes from
@@ -76,7 +74,7 @@ export interface S3Options {
   /** Default: a temporary folder that goes with the server. Moto keeps nothing there. */
   readonly dataDir?: string;
 }
-export interface S3Server {
+export interface S3Server extends LocalProcess {
   readonly kind: S3Kind;
   readonly version: string;
   /** s3://BUCKET?endpoint=...&region=..., without credentials; the same over restarts. */
@@ -92,19 +90,6 @@ export interface S3Server {
   readonly dataDir: string;
   /** Objects survive `kill` and `start`. */
   readonly keepsData: boolean;
-  /** Of the process that runs, or ran last. */
-  readonly pid: number;
-  /** SIGKILL; returns when the process is gone. */
-  kill(): Promise<void>;
-  /** SIGTERM; returns when the process is gone. */
-  stop(): Promise<void>;
-  /** SIGSTOP: connections stay open and nothing answers. */
-  pause(): void;
-  /** SIGCONT. */
-  resume(): void;
-  /** Starts again on the same port and data; returns when it answers and the bucket is there. */
-  start(): Promise<void>;
-  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /** One S3 server on loopback with one bucket, answering when this returns. Its secret is new for every server. */
@@ -112,17 +97,10 @@ export async function startS3(options: S3Options = {}): Promise<S3Server> {
   const tool = await ensureS3Server(options.kind);
   const temp = options.dataDir === undefined ? await tempDir("s3") : undefined;
   const dataDir = options.dataDir ?? join(temp?.path ?? "", "data");
-  const server = new LocalS3(tool, dataDir, options.bucket ?? "sluice-test", await freePort(), temp);
-  try {
-    await server.start();
-  } catch (error) {
-    await server[Symbol.asyncDispose]();
-    throw error;
-  }
-  return server;
+  return started(new LocalS3(tool, dataDir, options.bucket ?? "sluice-test", await freePort(), temp));
 }
 
-class LocalS3 implements S3Server {
+class LocalS3 extends LocalServer implements S3Server {
   readonly kind: S3Kind;
   readonly version: string;
   readonly endpoint: string;
@@ -131,21 +109,16 @@ class LocalS3 implements S3Server {
   readonly bucket: string;
   readonly accessKey = "sluice-test";
   readonly secretKey = randomBytes(20).toString("hex");
-  readonly dataDir: string;
   readonly #tool: S3Tool;
-  readonly #temp: TempDir | undefined;
-  #child: ChildProcess | undefined;
-  #exited: Promise<void> = Promise.resolve();
 
   constructor(tool: S3Tool, dataDir: string, bucket: string, port: number, temp: TempDir | undefined) {
+    super(dataDir, READY_TIMEOUT_MS, temp);
     this.kind = tool.kind;
     this.version = tool.version;
     this.port = port;
     this.endpoint = `http://127.0.0.1:${port}`;
     this.bucket = bucket;
-    this.dataDir = dataDir;
     this.#tool = tool;
-    this.#temp = temp;
   }
 
   get url(): string {
@@ -154,72 +127,19 @@ class LocalS3 implements S3Server {
   get keepsData(): boolean {
     return this.kind === "versitygw";
   }
-  get pid(): number {
-    return this.#child?.pid ?? 0;
-  }
-
-  async start(): Promise<void> {
-    if (this.#running()) return;
+  protected async launch(): Promise<Launch> {
     // To versitygw a folder is a bucket.
     await mkdir(join(this.dataDir, this.bucket), { recursive: true });
-    const log = openSync(this.#logPath(), "a");
     const env = { ...process.env, ROOT_ACCESS_KEY: this.accessKey, ROOT_SECRET_KEY: this.secretKey };
-    const child = spawn(this.#tool.path, this.#args(), { stdio: ["ignore", log, log], env });
-    closeSync(log);
-    this.#child = child;
-    this.#exited = new Promise((resolve) => {
-      child.once("exit", () => resolve());
-      child.once("error", () => resolve());
-    });
-    await this.#untilReady();
+    return { program: this.#tool.path, args: this.#args(), env };
   }
-
-  async kill(): Promise<void> {
-    if (this.#running()) this.#child?.kill("SIGKILL");
-    await this.#exited;
-  }
-  async stop(): Promise<void> {
-    if (this.#running()) {
-      this.#child?.kill("SIGTERM");
-      this.#child?.kill("SIGCONT");
-    }
-    await this.#exited;
-  }
-  pause(): void {
-    if (this.#child?.pid !== undefined) pauseProcess(this.#child.pid);
-  }
-  resume(): void {
-    this.#child?.kill("SIGCONT");
-  }
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.kill();
-    await this.#temp?.[Symbol.asyncDispose]();
-  }
-
   #args(): string[] {
     return this.kind === "versitygw"
       ? ["--port", `127.0.0.1:${this.port}`, "--region", REGION, "--keep-alive", "--quiet", "posix", this.dataDir]
       : ["-m", "moto.server", "-H", "127.0.0.1", "-p", String(this.port)];
   }
-  #running(): boolean {
-    return this.#child?.pid !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
-  }
-  #logPath(): string {
-    return `${this.dataDir}.log`;
-  }
-
-  async #untilReady(): Promise<void> {
-    for (const endMs = performance.now() + READY_TIMEOUT_MS; performance.now() < endMs; await sleep(20)) {
-      if (!this.#running()) break;
-      if (await this.#ready()) return;
-    }
-    await this.kill();
-    const log = await readFile(this.#logPath(), "utf8").catch(() => "");
-    throw new Error(`${this.kind} did not answer on ${this.endpoint}:\n${log.trim().split("\n").slice(-10).join("\n")}`);
-  }
-
   /** Any answer will do for versitygw, which has the bucket; moto takes an unsigned request to make one. */
-  async #ready(): Promise<boolean> {
+  protected async ready(): Promise<boolean> {
     try {
       const init = { signal: AbortSignal.timeout(2_000), method: this.kind === "moto" ? "PUT" : "GET" };
       const answer = await fetch(`${this.endpoint}/${this.bucket}`, init);
