@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file sluice/v1/group.proto.
  */
 export const file_sluice_v1_group: GenFile = /*@__PURE__*/
-  fileDesc("ChVzbHVpY2UvdjEvZ3JvdXAucHJvdG8SCXNsdWljZS52MSJLCg1Db21taXRSZXF1ZXN0Eg0KBWdyb3VwGAEgASgJEisKB29mZnNldHMYAiADKAsyGi5zbHVpY2UudjEuQ29tbWl0dGVkT2Zmc2V0IjoKDkNvbW1pdFJlc3BvbnNlEigKB3Jlc3VsdHMYASADKAsyFy5zbHVpY2UudjEuQ29tbWl0UmVzdWx0IlYKDENvbW1pdFJlc3VsdBINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSDQoFZXJyb3IYAyABKA0SFQoNZXJyb3JfbWVzc2FnZRgEIAEoCSJuCg9Db21taXR0ZWRPZmZzZXQSDQoFdG9waWMYASABKAkSEQoJcGFydGl0aW9uGAIgASgFEg4KBm9mZnNldBgDIAEoAxIQCghtZXRhZGF0YRgEIAEoCRIXCg9jb21taXR0ZWRfYXRfbXMYBSABKAMiUgoVRmV0Y2hDb21taXR0ZWRSZXF1ZXN0Eg0KBWdyb3VwGAEgASgJEioKBnRvcGljcxgCIAMoCzIaLnNsdWljZS52MS5Ub3BpY1BhcnRpdGlvbnMiNAoPVG9waWNQYXJ0aXRpb25zEg0KBXRvcGljGAEgASgJEhIKCnBhcnRpdGlvbnMYAiADKAUiRQoWRmV0Y2hDb21taXR0ZWRSZXNwb25zZRIrCgdvZmZzZXRzGAEgAygLMhouc2x1aWNlLnYxLkNvbW1pdHRlZE9mZnNldDKbAQoMR3JvdXBTZXJ2aWNlEj0KBkNvbW1pdBIYLnNsdWljZS52MS5Db21taXRSZXF1ZXN0Ghkuc2x1aWNlLnYxLkNvbW1pdFJlc3BvbnNlEkwKBUZldGNoEiAuc2x1aWNlLnYxLkZldGNoQ29tbWl0dGVkUmVxdWVzdBohLnNsdWljZS52MS5GZXRjaENvbW1pdHRlZFJlc3BvbnNlYgZwcm90bzM");
+  fileDesc("ChVzbHVpY2UvdjEvZ3JvdXAucHJvdG8SCXNsdWljZS52MSKfAQoNQ29tbWl0UmVxdWVzdBINCgVncm91cBgBIAEoCRIrCgdvZmZzZXRzGAIgAygLMhouc2x1aWNlLnYxLkNvbW1pdHRlZE9mZnNldBIRCgltZW1iZXJfaWQYAyABKAkSGQoMbWVtYmVyX2Vwb2NoGAQgASgFSACIAQESEwoLaW5zdGFuY2VfaWQYBSABKAlCDwoNX21lbWJlcl9lcG9jaCI6Cg5Db21taXRSZXNwb25zZRIoCgdyZXN1bHRzGAEgAygLMhcuc2x1aWNlLnYxLkNvbW1pdFJlc3VsdCJWCgxDb21taXRSZXN1bHQSDQoFdG9waWMYASABKAkSEQoJcGFydGl0aW9uGAIgASgFEg0KBWVycm9yGAMgASgNEhUKDWVycm9yX21lc3NhZ2UYBCABKAkimgEKD0NvbW1pdHRlZE9mZnNldBINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSDgoGb2Zmc2V0GAMgASgDEhAKCG1ldGFkYXRhGAQgASgJEhcKD2NvbW1pdHRlZF9hdF9tcxgFIAEoAxIZCgxsZWFkZXJfZXBvY2gYBiABKAVIAIgBAUIPCg1fbGVhZGVyX2Vwb2NoIpEBChVGZXRjaENvbW1pdHRlZFJlcXVlc3QSDQoFZ3JvdXAYASABKAkSKgoGdG9waWNzGAIgAygLMhouc2x1aWNlLnYxLlRvcGljUGFydGl0aW9ucxIRCgltZW1iZXJfaWQYAyABKAkSGQoMbWVtYmVyX2Vwb2NoGAQgASgFSACIAQFCDwoNX21lbWJlcl9lcG9jaCI0Cg9Ub3BpY1BhcnRpdGlvbnMSDQoFdG9waWMYASABKAkSEgoKcGFydGl0aW9ucxgCIAMoBSJFChZGZXRjaENvbW1pdHRlZFJlc3BvbnNlEisKB29mZnNldHMYASADKAsyGi5zbHVpY2UudjEuQ29tbWl0dGVkT2Zmc2V0IsICChVHcm91cEhlYXJ0YmVhdFJlcXVlc3QSDQoFZ3JvdXAYASABKAkSEQoJbWVtYmVyX2lkGAIgASgJEhQKDG1lbWJlcl9lcG9jaBgDIAEoBRITCgtpbnN0YW5jZV9pZBgEIAEoCRIPCgdyYWNrX2lkGAUgASgJEiEKFHJlYmFsYW5jZV90aW1lb3V0X21zGAYgASgFSACIAQESMgoMc3Vic2NyaXB0aW9uGAcgASgLMhcuc2x1aWNlLnYxLlN1YnNjcmlwdGlvbkgBiAEBEhAKCGFzc2lnbm9yGAggASgJEi4KBW93bmVkGAkgASgLMhouc2x1aWNlLnYxLk93bmVkUGFydGl0aW9uc0gCiAEBQhcKFV9yZWJhbGFuY2VfdGltZW91dF9tc0IPCg1fc3Vic2NyaXB0aW9uQggKBl9vd25lZCI1CgxTdWJzY3JpcHRpb24SDgoGdG9waWNzGAEgAygJEhUKDXRvcGljX3BhdHRlcm4YAiABKAkiOwoPT3duZWRQYXJ0aXRpb25zEigKBnRvcGljcxgBIAMoCzIYLnNsdWljZS52MS5Bc3NpZ25lZFRvcGljIkQKDUFzc2lnbmVkVG9waWMSEAoIdG9waWNfaWQYASABKAkSDQoFdG9waWMYAiABKAkSEgoKcGFydGl0aW9ucxgDIAMoBSKkAQoWR3JvdXBIZWFydGJlYXRSZXNwb25zZRIRCgltZW1iZXJfaWQYASABKAkSFAoMbWVtYmVyX2Vwb2NoGAIgASgFEh0KFWhlYXJ0YmVhdF9pbnRlcnZhbF9tcxgDIAEoBRIzCgphc3NpZ25tZW50GAQgASgLMhouc2x1aWNlLnYxLk93bmVkUGFydGl0aW9uc0gAiAEBQg0KC19hc3NpZ25tZW50IlAKEUxpc3RHcm91cHNSZXF1ZXN0Eg4KBnN0YXRlcxgBIAMoCRINCgVraW5kcxgCIAMoCRINCgVhZnRlchgDIAEoCRINCgVsaW1pdBgEIAEoDSJKChJMaXN0R3JvdXBzUmVzcG9uc2USJgoGZ3JvdXBzGAEgAygLMhYuc2x1aWNlLnYxLkxpc3RlZEdyb3VwEgwKBG1vcmUYAiABKAgiUAoLTGlzdGVkR3JvdXASDQoFZ3JvdXAYASABKAkSDAoEa2luZBgCIAEoCRINCgVzdGF0ZRgDIAEoCRIVCg1wcm90b2NvbF90eXBlGAQgASgJIiUKFERlc2NyaWJlR3JvdXBSZXF1ZXN0Eg0KBWdyb3VwGAEgASgJIsQBChVEZXNjcmliZUdyb3VwUmVzcG9uc2USDQoFZ3JvdXAYASABKAkSDAoEa2luZBgCIAEoCRINCgVzdGF0ZRgDIAEoCRIVCg1wcm90b2NvbF90eXBlGAQgASgJEhAKCHByb3RvY29sGAUgASgJEhMKC2dyb3VwX2Vwb2NoGAYgASgFEhgKEGFzc2lnbm1lbnRfZXBvY2gYByABKAUSJwoHbWVtYmVycxgIIAMoCzIWLnNsdWljZS52MS5Hcm91cE1lbWJlciKyAgoLR3JvdXBNZW1iZXISEQoJbWVtYmVyX2lkGAEgASgJEhMKC2luc3RhbmNlX2lkGAIgASgJEg8KB3JhY2tfaWQYAyABKAkSEQoJY2xpZW50X2lkGAQgASgJEhMKC2NsaWVudF9ob3N0GAUgASgJEhQKDG1lbWJlcl9lcG9jaBgGIAEoBRIQCghtZXRhZGF0YRgHIAEoDBISCgphc3NpZ25tZW50GAggASgMEhkKEXN1YnNjcmliZWRfdG9waWNzGAkgAygJEhUKDXRvcGljX3BhdHRlcm4YCiABKAkSKgoIYXNzaWduZWQYCyADKAsyGC5zbHVpY2UudjEuQXNzaWduZWRUb3BpYxIoCgZ0YXJnZXQYDCADKAsyGC5zbHVpY2UudjEuQXNzaWduZWRUb3BpYyIjChJEZWxldGVHcm91cFJlcXVlc3QSDQoFZ3JvdXAYASABKAkiFQoTRGVsZXRlR3JvdXBSZXNwb25zZSJRChREZWxldGVPZmZzZXRzUmVxdWVzdBINCgVncm91cBgBIAEoCRIqCgZ0b3BpY3MYAiADKAsyGi5zbHVpY2UudjEuVG9waWNQYXJ0aXRpb25zIkEKFURlbGV0ZU9mZnNldHNSZXNwb25zZRIoCgdyZXN1bHRzGAEgAygLMhcuc2x1aWNlLnYxLkNvbW1pdFJlc3VsdDKuBAoMR3JvdXBTZXJ2aWNlEj0KBkNvbW1pdBIYLnNsdWljZS52MS5Db21taXRSZXF1ZXN0Ghkuc2x1aWNlLnYxLkNvbW1pdFJlc3BvbnNlEkwKBUZldGNoEiAuc2x1aWNlLnYxLkZldGNoQ29tbWl0dGVkUmVxdWVzdBohLnNsdWljZS52MS5GZXRjaENvbW1pdHRlZFJlc3BvbnNlElAKCUhlYXJ0YmVhdBIgLnNsdWljZS52MS5Hcm91cEhlYXJ0YmVhdFJlcXVlc3QaIS5zbHVpY2UudjEuR3JvdXBIZWFydGJlYXRSZXNwb25zZRJJCgpMaXN0R3JvdXBzEhwuc2x1aWNlLnYxLkxpc3RHcm91cHNSZXF1ZXN0Gh0uc2x1aWNlLnYxLkxpc3RHcm91cHNSZXNwb25zZRJSCg1EZXNjcmliZUdyb3VwEh8uc2x1aWNlLnYxLkRlc2NyaWJlR3JvdXBSZXF1ZXN0GiAuc2x1aWNlLnYxLkRlc2NyaWJlR3JvdXBSZXNwb25zZRJMCgtEZWxldGVHcm91cBIdLnNsdWljZS52MS5EZWxldGVHcm91cFJlcXVlc3QaHi5zbHVpY2UudjEuRGVsZXRlR3JvdXBSZXNwb25zZRJSCg1EZWxldGVPZmZzZXRzEh8uc2x1aWNlLnYxLkRlbGV0ZU9mZnNldHNSZXF1ZXN0GiAuc2x1aWNlLnYxLkRlbGV0ZU9mZnNldHNSZXNwb25zZWIGcHJvdG8z");
 
 /**
  * @generated from message sluice.v1.CommitRequest
@@ -25,6 +25,25 @@ export type CommitRequest = Message<"sluice.v1.CommitRequest"> & {
    * @generated from field: repeated sluice.v1.CommittedOffset offsets = 2;
    */
   offsets: CommittedOffset[];
+
+  /**
+   * Of a member: its id, and its epoch (classic groups: the generation). Without both only a group that has no members takes offsets.
+   *
+   * @generated from field: string member_id = 3;
+   */
+  memberId: string;
+
+  /**
+   * @generated from field: optional int32 member_epoch = 4;
+   */
+  memberEpoch?: number | undefined;
+
+  /**
+   * Static members.
+   *
+   * @generated from field: string instance_id = 5;
+   */
+  instanceId: string;
 };
 
 /**
@@ -115,6 +134,13 @@ export type CommittedOffset = Message<"sluice.v1.CommittedOffset"> & {
    * @generated from field: int64 committed_at_ms = 5;
    */
   committedAtMs: bigint;
+
+  /**
+   * Epoch of the record before the offset; absent = not told.
+   *
+   * @generated from field: optional int32 leader_epoch = 6;
+   */
+  leaderEpoch?: number | undefined;
 };
 
 /**
@@ -139,6 +165,18 @@ export type FetchCommittedRequest = Message<"sluice.v1.FetchCommittedRequest"> &
    * @generated from field: repeated sluice.v1.TopicPartitions topics = 2;
    */
   topics: TopicPartitions[];
+
+  /**
+   * Both given: refused unless the member is there in this epoch.
+   *
+   * @generated from field: string member_id = 3;
+   */
+  memberId: string;
+
+  /**
+   * @generated from field: optional int32 member_epoch = 4;
+   */
+  memberEpoch?: number | undefined;
 };
 
 /**
@@ -190,7 +228,506 @@ export const FetchCommittedResponseSchema: GenMessage<FetchCommittedResponse> = 
   messageDesc(file_sluice_v1_group, 6);
 
 /**
- * Committed offsets of consumer groups.
+ * @generated from message sluice.v1.GroupHeartbeatRequest
+ */
+export type GroupHeartbeatRequest = Message<"sluice.v1.GroupHeartbeatRequest"> & {
+  /**
+   * @generated from field: string group = 1;
+   */
+  group: string;
+
+  /**
+   * Chosen by the member, the same for its whole life (a uuid). Empty with epoch 0: the server chooses one.
+   *
+   * @generated from field: string member_id = 2;
+   */
+  memberId: string;
+
+  /**
+   * 0 = joins, -1 = leaves, -2 = a static member leaves for a while.
+   *
+   * @generated from field: int32 member_epoch = 3;
+   */
+  memberEpoch: number;
+
+  /**
+   * Static members: one name for one member at a time.
+   *
+   * @generated from field: string instance_id = 4;
+   */
+  instanceId: string;
+
+  /**
+   * @generated from field: string rack_id = 5;
+   */
+  rackId: string;
+
+  /**
+   * How long the member may take to give partitions back. Needed when it joins; absent = as before.
+   *
+   * @generated from field: optional int32 rebalance_timeout_ms = 6;
+   */
+  rebalanceTimeoutMs?: number | undefined;
+
+  /**
+   * Absent = as before.
+   *
+   * @generated from field: optional sluice.v1.Subscription subscription = 7;
+   */
+  subscription?: Subscription | undefined;
+
+  /**
+   * uniform or range; empty = as before, or the group's choice.
+   *
+   * @generated from field: string assignor = 8;
+   */
+  assignor: string;
+
+  /**
+   * What the member reads now. Absent = as it said before.
+   *
+   * @generated from field: optional sluice.v1.OwnedPartitions owned = 9;
+   */
+  owned?: OwnedPartitions | undefined;
+};
+
+/**
+ * Describes the message sluice.v1.GroupHeartbeatRequest.
+ * Use `create(GroupHeartbeatRequestSchema)` to create a new message.
+ */
+export const GroupHeartbeatRequestSchema: GenMessage<GroupHeartbeatRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 7);
+
+/**
+ * @generated from message sluice.v1.Subscription
+ */
+export type Subscription = Message<"sluice.v1.Subscription"> & {
+  /**
+   * @generated from field: repeated string topics = 1;
+   */
+  topics: string[];
+
+  /**
+   * RE2 syntax; all topics whose whole name matches, also those made later. Empty = none.
+   *
+   * @generated from field: string topic_pattern = 2;
+   */
+  topicPattern: string;
+};
+
+/**
+ * Describes the message sluice.v1.Subscription.
+ * Use `create(SubscriptionSchema)` to create a new message.
+ */
+export const SubscriptionSchema: GenMessage<Subscription> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 8);
+
+/**
+ * @generated from message sluice.v1.OwnedPartitions
+ */
+export type OwnedPartitions = Message<"sluice.v1.OwnedPartitions"> & {
+  /**
+   * @generated from field: repeated sluice.v1.AssignedTopic topics = 1;
+   */
+  topics: AssignedTopic[];
+};
+
+/**
+ * Describes the message sluice.v1.OwnedPartitions.
+ * Use `create(OwnedPartitionsSchema)` to create a new message.
+ */
+export const OwnedPartitionsSchema: GenMessage<OwnedPartitions> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 9);
+
+/**
+ * @generated from message sluice.v1.AssignedTopic
+ */
+export type AssignedTopic = Message<"sluice.v1.AssignedTopic"> & {
+  /**
+   * 36 characters. Requests may give the name alone.
+   *
+   * @generated from field: string topic_id = 1;
+   */
+  topicId: string;
+
+  /**
+   * @generated from field: string topic = 2;
+   */
+  topic: string;
+
+  /**
+   * @generated from field: repeated int32 partitions = 3;
+   */
+  partitions: number[];
+};
+
+/**
+ * Describes the message sluice.v1.AssignedTopic.
+ * Use `create(AssignedTopicSchema)` to create a new message.
+ */
+export const AssignedTopicSchema: GenMessage<AssignedTopic> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 10);
+
+/**
+ * @generated from message sluice.v1.GroupHeartbeatResponse
+ */
+export type GroupHeartbeatResponse = Message<"sluice.v1.GroupHeartbeatResponse"> & {
+  /**
+   * @generated from field: string member_id = 1;
+   */
+  memberId: string;
+
+  /**
+   * @generated from field: int32 member_epoch = 2;
+   */
+  memberEpoch: number;
+
+  /**
+   * @generated from field: int32 heartbeat_interval_ms = 3;
+   */
+  heartbeatIntervalMs: number;
+
+  /**
+   * Absent = unchanged. Present and empty = the member reads nothing.
+   *
+   * @generated from field: optional sluice.v1.OwnedPartitions assignment = 4;
+   */
+  assignment?: OwnedPartitions | undefined;
+};
+
+/**
+ * Describes the message sluice.v1.GroupHeartbeatResponse.
+ * Use `create(GroupHeartbeatResponseSchema)` to create a new message.
+ */
+export const GroupHeartbeatResponseSchema: GenMessage<GroupHeartbeatResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 11);
+
+/**
+ * @generated from message sluice.v1.ListGroupsRequest
+ */
+export type ListGroupsRequest = Message<"sluice.v1.ListGroupsRequest"> & {
+  /**
+   * As in ListedGroup; empty = all.
+   *
+   * @generated from field: repeated string states = 1;
+   */
+  states: string[];
+
+  /**
+   * @generated from field: repeated string kinds = 2;
+   */
+  kinds: string[];
+
+  /**
+   * Groups after this name.
+   *
+   * @generated from field: string after = 3;
+   */
+  after: string;
+
+  /**
+   * 0 = as many as one reply takes (1,000).
+   *
+   * @generated from field: uint32 limit = 4;
+   */
+  limit: number;
+};
+
+/**
+ * Describes the message sluice.v1.ListGroupsRequest.
+ * Use `create(ListGroupsRequestSchema)` to create a new message.
+ */
+export const ListGroupsRequestSchema: GenMessage<ListGroupsRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 12);
+
+/**
+ * @generated from message sluice.v1.ListGroupsResponse
+ */
+export type ListGroupsResponse = Message<"sluice.v1.ListGroupsResponse"> & {
+  /**
+   * @generated from field: repeated sluice.v1.ListedGroup groups = 1;
+   */
+  groups: ListedGroup[];
+
+  /**
+   * There are more after the last of these.
+   *
+   * @generated from field: bool more = 2;
+   */
+  more: boolean;
+};
+
+/**
+ * Describes the message sluice.v1.ListGroupsResponse.
+ * Use `create(ListGroupsResponseSchema)` to create a new message.
+ */
+export const ListGroupsResponseSchema: GenMessage<ListGroupsResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 13);
+
+/**
+ * @generated from message sluice.v1.ListedGroup
+ */
+export type ListedGroup = Message<"sluice.v1.ListedGroup"> & {
+  /**
+   * @generated from field: string group = 1;
+   */
+  group: string;
+
+  /**
+   * classic (members agree among themselves; also groups that only have offsets), consumer (assigned by the server).
+   *
+   * @generated from field: string kind = 2;
+   */
+  kind: string;
+
+  /**
+   * Empty, PreparingRebalance, CompletingRebalance, Assigning, Reconciling, Stable.
+   *
+   * @generated from field: string state = 3;
+   */
+  state: string;
+
+  /**
+   * classic: what the members said, `consumer`, `connect` ...; empty = only offsets.
+   *
+   * @generated from field: string protocol_type = 4;
+   */
+  protocolType: string;
+};
+
+/**
+ * Describes the message sluice.v1.ListedGroup.
+ * Use `create(ListedGroupSchema)` to create a new message.
+ */
+export const ListedGroupSchema: GenMessage<ListedGroup> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 14);
+
+/**
+ * @generated from message sluice.v1.DescribeGroupRequest
+ */
+export type DescribeGroupRequest = Message<"sluice.v1.DescribeGroupRequest"> & {
+  /**
+   * @generated from field: string group = 1;
+   */
+  group: string;
+};
+
+/**
+ * Describes the message sluice.v1.DescribeGroupRequest.
+ * Use `create(DescribeGroupRequestSchema)` to create a new message.
+ */
+export const DescribeGroupRequestSchema: GenMessage<DescribeGroupRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 15);
+
+/**
+ * @generated from message sluice.v1.DescribeGroupResponse
+ */
+export type DescribeGroupResponse = Message<"sluice.v1.DescribeGroupResponse"> & {
+  /**
+   * @generated from field: string group = 1;
+   */
+  group: string;
+
+  /**
+   * @generated from field: string kind = 2;
+   */
+  kind: string;
+
+  /**
+   * @generated from field: string state = 3;
+   */
+  state: string;
+
+  /**
+   * @generated from field: string protocol_type = 4;
+   */
+  protocolType: string;
+
+  /**
+   * classic: the protocol that the members agreed on; consumer: the assignor.
+   *
+   * @generated from field: string protocol = 5;
+   */
+  protocol: string;
+
+  /**
+   * classic: the generation.
+   *
+   * @generated from field: int32 group_epoch = 6;
+   */
+  groupEpoch: number;
+
+  /**
+   * @generated from field: int32 assignment_epoch = 7;
+   */
+  assignmentEpoch: number;
+
+  /**
+   * @generated from field: repeated sluice.v1.GroupMember members = 8;
+   */
+  members: GroupMember[];
+};
+
+/**
+ * Describes the message sluice.v1.DescribeGroupResponse.
+ * Use `create(DescribeGroupResponseSchema)` to create a new message.
+ */
+export const DescribeGroupResponseSchema: GenMessage<DescribeGroupResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 16);
+
+/**
+ * @generated from message sluice.v1.GroupMember
+ */
+export type GroupMember = Message<"sluice.v1.GroupMember"> & {
+  /**
+   * @generated from field: string member_id = 1;
+   */
+  memberId: string;
+
+  /**
+   * @generated from field: string instance_id = 2;
+   */
+  instanceId: string;
+
+  /**
+   * @generated from field: string rack_id = 3;
+   */
+  rackId: string;
+
+  /**
+   * @generated from field: string client_id = 4;
+   */
+  clientId: string;
+
+  /**
+   * @generated from field: string client_host = 5;
+   */
+  clientHost: string;
+
+  /**
+   * @generated from field: int32 member_epoch = 6;
+   */
+  memberEpoch: number;
+
+  /**
+   * classic: as the member sent it for the protocol, and what the leader answered. Opaque.
+   *
+   * @generated from field: bytes metadata = 7;
+   */
+  metadata: Uint8Array;
+
+  /**
+   * @generated from field: bytes assignment = 8;
+   */
+  assignment: Uint8Array;
+
+  /**
+   * consumer
+   *
+   * @generated from field: repeated string subscribed_topics = 9;
+   */
+  subscribedTopics: string[];
+
+  /**
+   * @generated from field: string topic_pattern = 10;
+   */
+  topicPattern: string;
+
+  /**
+   * What it reads, and what it shall read.
+   *
+   * @generated from field: repeated sluice.v1.AssignedTopic assigned = 11;
+   */
+  assigned: AssignedTopic[];
+
+  /**
+   * @generated from field: repeated sluice.v1.AssignedTopic target = 12;
+   */
+  target: AssignedTopic[];
+};
+
+/**
+ * Describes the message sluice.v1.GroupMember.
+ * Use `create(GroupMemberSchema)` to create a new message.
+ */
+export const GroupMemberSchema: GenMessage<GroupMember> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 17);
+
+/**
+ * @generated from message sluice.v1.DeleteGroupRequest
+ */
+export type DeleteGroupRequest = Message<"sluice.v1.DeleteGroupRequest"> & {
+  /**
+   * @generated from field: string group = 1;
+   */
+  group: string;
+};
+
+/**
+ * Describes the message sluice.v1.DeleteGroupRequest.
+ * Use `create(DeleteGroupRequestSchema)` to create a new message.
+ */
+export const DeleteGroupRequestSchema: GenMessage<DeleteGroupRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 18);
+
+/**
+ * @generated from message sluice.v1.DeleteGroupResponse
+ */
+export type DeleteGroupResponse = Message<"sluice.v1.DeleteGroupResponse"> & {
+};
+
+/**
+ * Describes the message sluice.v1.DeleteGroupResponse.
+ * Use `create(DeleteGroupResponseSchema)` to create a new message.
+ */
+export const DeleteGroupResponseSchema: GenMessage<DeleteGroupResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 19);
+
+/**
+ * @generated from message sluice.v1.DeleteOffsetsRequest
+ */
+export type DeleteOffsetsRequest = Message<"sluice.v1.DeleteOffsetsRequest"> & {
+  /**
+   * @generated from field: string group = 1;
+   */
+  group: string;
+
+  /**
+   * No partitions = all of the topic.
+   *
+   * @generated from field: repeated sluice.v1.TopicPartitions topics = 2;
+   */
+  topics: TopicPartitions[];
+};
+
+/**
+ * Describes the message sluice.v1.DeleteOffsetsRequest.
+ * Use `create(DeleteOffsetsRequestSchema)` to create a new message.
+ */
+export const DeleteOffsetsRequestSchema: GenMessage<DeleteOffsetsRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 20);
+
+/**
+ * @generated from message sluice.v1.DeleteOffsetsResponse
+ */
+export type DeleteOffsetsResponse = Message<"sluice.v1.DeleteOffsetsResponse"> & {
+  /**
+   * One for each partition that was named.
+   *
+   * @generated from field: repeated sluice.v1.CommitResult results = 1;
+   */
+  results: CommitResult[];
+};
+
+/**
+ * Describes the message sluice.v1.DeleteOffsetsResponse.
+ * Use `create(DeleteOffsetsResponseSchema)` to create a new message.
+ */
+export const DeleteOffsetsResponseSchema: GenMessage<DeleteOffsetsResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_group, 21);
+
+/**
+ * Consumer groups and their committed offsets.
  *
  * @generated from service sluice.v1.GroupService
  */
@@ -212,6 +749,59 @@ export const GroupService: GenService<{
     methodKind: "unary";
     input: typeof FetchCommittedRequestSchema;
     output: typeof FetchCommittedResponseSchema;
+  },
+  /**
+   * How a member joins, stays, gives partitions back and leaves. The group is assigned by the server; a member does what it is told:
+   *   1. joins with epoch 0 and its subscription, and is told its epoch and its partitions;
+   *   2. calls again every heartbeat_interval_ms with the epoch it was told last;
+   *   3. told an assignment, it first stops reading what is not in it, then calls at once with `owned` = what it still reads;
+   *   4. leaves with epoch -1 (-2: a static member that means to come back within its session).
+   * FENCED_MEMBER_EPOCH and UNKNOWN_MEMBER: it stops reading everything and joins again with epoch 0.
+   *
+   * @generated from rpc sluice.v1.GroupService.Heartbeat
+   */
+  heartbeat: {
+    methodKind: "unary";
+    input: typeof GroupHeartbeatRequestSchema;
+    output: typeof GroupHeartbeatResponseSchema;
+  },
+  /**
+   * In order of name; a page at a time.
+   *
+   * @generated from rpc sluice.v1.GroupService.ListGroups
+   */
+  listGroups: {
+    methodKind: "unary";
+    input: typeof ListGroupsRequestSchema;
+    output: typeof ListGroupsResponseSchema;
+  },
+  /**
+   * @generated from rpc sluice.v1.GroupService.DescribeGroup
+   */
+  describeGroup: {
+    methodKind: "unary";
+    input: typeof DescribeGroupRequestSchema;
+    output: typeof DescribeGroupResponseSchema;
+  },
+  /**
+   * Only while it has no members; its offsets go with it.
+   *
+   * @generated from rpc sluice.v1.GroupService.DeleteGroup
+   */
+  deleteGroup: {
+    methodKind: "unary";
+    input: typeof DeleteGroupRequestSchema;
+    output: typeof DeleteGroupResponseSchema;
+  },
+  /**
+   * Forgets offsets of topics that no member reads.
+   *
+   * @generated from rpc sluice.v1.GroupService.DeleteOffsets
+   */
+  deleteOffsets: {
+    methodKind: "unary";
+    input: typeof DeleteOffsetsRequestSchema;
+    output: typeof DeleteOffsetsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_sluice_v1_group, 0);

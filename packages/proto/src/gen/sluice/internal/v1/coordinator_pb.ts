@@ -2,19 +2,579 @@
 // @generated from file sluice/internal/v1/coordinator.proto (package sluice.internal.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { CommitRequestSchema, CommitResponseSchema, FetchCommittedRequestSchema, FetchCommittedResponseSchema } from "../../v1/group_pb.ts";
+import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { CommitRequestSchema, CommitResponseSchema, DeleteGroupRequestSchema, DeleteGroupResponseSchema, DeleteOffsetsRequestSchema, DeleteOffsetsResponseSchema, DescribeGroupRequestSchema, DescribeGroupResponseSchema, FetchCommittedRequestSchema, FetchCommittedResponseSchema, GroupHeartbeatRequest, GroupHeartbeatResponse, ListGroupsRequest, ListGroupsResponse } from "../../v1/group_pb.ts";
 import { file_sluice_v1_group } from "../../v1/group_pb.ts";
+import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file sluice/internal/v1/coordinator.proto.
  */
 export const file_sluice_internal_v1_coordinator: GenFile = /*@__PURE__*/
-  fileDesc("CiRzbHVpY2UvaW50ZXJuYWwvdjEvY29vcmRpbmF0b3IucHJvdG8SEnNsdWljZS5pbnRlcm5hbC52MTKhAQoSQ29vcmRpbmF0b3JTZXJ2aWNlEj0KBkNvbW1pdBIYLnNsdWljZS52MS5Db21taXRSZXF1ZXN0Ghkuc2x1aWNlLnYxLkNvbW1pdFJlc3BvbnNlEkwKBUZldGNoEiAuc2x1aWNlLnYxLkZldGNoQ29tbWl0dGVkUmVxdWVzdBohLnNsdWljZS52MS5GZXRjaENvbW1pdHRlZFJlc3BvbnNlYgZwcm90bzM", [file_sluice_v1_group]);
+  fileDesc("CiRzbHVpY2UvaW50ZXJuYWwvdjEvY29vcmRpbmF0b3IucHJvdG8SEnNsdWljZS5pbnRlcm5hbC52MSLgAgoQSm9pbkdyb3VwUmVxdWVzdBINCgVncm91cBgBIAEoCRIRCgltZW1iZXJfaWQYAiABKAkSGAoLaW5zdGFuY2VfaWQYAyABKAlIAIgBARIRCgljbGllbnRfaWQYBCABKAkSEwoLY2xpZW50X2hvc3QYBSABKAkSGgoSc2Vzc2lvbl90aW1lb3V0X21zGAYgASgFEhwKFHJlYmFsYW5jZV90aW1lb3V0X21zGAcgASgFEhUKDXByb3RvY29sX3R5cGUYCCABKAkSNAoJcHJvdG9jb2xzGAkgAygLMiEuc2x1aWNlLmludGVybmFsLnYxLkdyb3VwUHJvdG9jb2wSHwoXcmVxdWlyZV9rbm93bl9tZW1iZXJfaWQYCiABKAgSIAoYc3VwcG9ydHNfc2tpcF9hc3NpZ25tZW50GAsgASgIEg4KBnJlYXNvbhgMIAEoCUIOCgxfaW5zdGFuY2VfaWQiLwoNR3JvdXBQcm90b2NvbBIMCgRuYW1lGAEgASgJEhAKCG1ldGFkYXRhGAIgASgMIuUBChFKb2luR3JvdXBSZXNwb25zZRINCgVlcnJvchgBIAEoDRIVCg1lcnJvcl9tZXNzYWdlGAIgASgJEhIKCmdlbmVyYXRpb24YAyABKAUSFQoNcHJvdG9jb2xfdHlwZRgEIAEoCRIQCghwcm90b2NvbBgFIAEoCRIOCgZsZWFkZXIYBiABKAkSFwoPc2tpcF9hc3NpZ25tZW50GAcgASgIEhEKCW1lbWJlcl9pZBgIIAEoCRIxCgdtZW1iZXJzGAkgAygLMiAuc2x1aWNlLmludGVybmFsLnYxLkpvaW5lZE1lbWJlciJdCgxKb2luZWRNZW1iZXISEQoJbWVtYmVyX2lkGAEgASgJEhgKC2luc3RhbmNlX2lkGAIgASgJSACIAQESEAoIbWV0YWRhdGEYAyABKAxCDgoMX2luc3RhbmNlX2lkIv8BChBTeW5jR3JvdXBSZXF1ZXN0Eg0KBWdyb3VwGAEgASgJEhEKCW1lbWJlcl9pZBgCIAEoCRIYCgtpbnN0YW5jZV9pZBgDIAEoCUgAiAEBEhIKCmdlbmVyYXRpb24YBCABKAUSGgoNcHJvdG9jb2xfdHlwZRgFIAEoCUgBiAEBEhUKCHByb3RvY29sGAYgASgJSAKIAQESOQoLYXNzaWdubWVudHMYByADKAsyJC5zbHVpY2UuaW50ZXJuYWwudjEuTWVtYmVyQXNzaWdubWVudEIOCgxfaW5zdGFuY2VfaWRCEAoOX3Byb3RvY29sX3R5cGVCCwoJX3Byb3RvY29sIjkKEE1lbWJlckFzc2lnbm1lbnQSEQoJbWVtYmVyX2lkGAEgASgJEhIKCmFzc2lnbm1lbnQYAiABKAwidgoRU3luY0dyb3VwUmVzcG9uc2USDQoFZXJyb3IYASABKA0SFQoNZXJyb3JfbWVzc2FnZRgCIAEoCRIVCg1wcm90b2NvbF90eXBlGAMgASgJEhAKCHByb3RvY29sGAQgASgJEhIKCmFzc2lnbm1lbnQYBSABKAwidwoVSGVhcnRiZWF0R3JvdXBSZXF1ZXN0Eg0KBWdyb3VwGAEgASgJEhEKCW1lbWJlcl9pZBgCIAEoCRIYCgtpbnN0YW5jZV9pZBgDIAEoCUgAiAEBEhIKCmdlbmVyYXRpb24YBCABKAVCDgoMX2luc3RhbmNlX2lkIj4KFkhlYXJ0YmVhdEdyb3VwUmVzcG9uc2USDQoFZXJyb3IYASABKA0SFQoNZXJyb3JfbWVzc2FnZRgCIAEoCSJWChFMZWF2ZUdyb3VwUmVxdWVzdBINCgVncm91cBgBIAEoCRIyCgdtZW1iZXJzGAIgAygLMiEuc2x1aWNlLmludGVybmFsLnYxLkxlYXZpbmdNZW1iZXIiXAoNTGVhdmluZ01lbWJlchIRCgltZW1iZXJfaWQYASABKAkSGAoLaW5zdGFuY2VfaWQYAiABKAlIAIgBARIOCgZyZWFzb24YAyABKAlCDgoMX2luc3RhbmNlX2lkImsKEkxlYXZlR3JvdXBSZXNwb25zZRINCgVlcnJvchgBIAEoDRIVCg1lcnJvcl9tZXNzYWdlGAIgASgJEi8KB21lbWJlcnMYAyADKAsyHi5zbHVpY2UuaW50ZXJuYWwudjEuTGVmdE1lbWJlciJYCgpMZWZ0TWVtYmVyEhEKCW1lbWJlcl9pZBgBIAEoCRIYCgtpbnN0YW5jZV9pZBgCIAEoCUgAiAEBEg0KBWVycm9yGAMgASgNQg4KDF9pbnN0YW5jZV9pZCJ1ChhDb25zdW1lckhlYXJ0YmVhdFJlcXVlc3QSMQoHcmVxdWVzdBgBIAEoCzIgLnNsdWljZS52MS5Hcm91cEhlYXJ0YmVhdFJlcXVlc3QSEQoJY2xpZW50X2lkGAIgASgJEhMKC2NsaWVudF9ob3N0GAMgASgJInYKGUNvbnN1bWVySGVhcnRiZWF0UmVzcG9uc2USDQoFZXJyb3IYASABKA0SFQoNZXJyb3JfbWVzc2FnZRgCIAEoCRIzCghyZXNwb25zZRgDIAEoCzIhLnNsdWljZS52MS5Hcm91cEhlYXJ0YmVhdFJlc3BvbnNlIlYKFkxpc3RTaGFyZEdyb3Vwc1JlcXVlc3QSDQoFc2hhcmQYASABKA0SLQoHcmVxdWVzdBgCIAEoCzIcLnNsdWljZS52MS5MaXN0R3JvdXBzUmVxdWVzdCJKChdMaXN0U2hhcmRHcm91cHNSZXNwb25zZRIvCghyZXNwb25zZRgBIAEoCzIdLnNsdWljZS52MS5MaXN0R3JvdXBzUmVzcG9uc2Uy6gcKEkNvb3JkaW5hdG9yU2VydmljZRI9CgZDb21taXQSGC5zbHVpY2UudjEuQ29tbWl0UmVxdWVzdBoZLnNsdWljZS52MS5Db21taXRSZXNwb25zZRJMCgVGZXRjaBIgLnNsdWljZS52MS5GZXRjaENvbW1pdHRlZFJlcXVlc3QaIS5zbHVpY2UudjEuRmV0Y2hDb21taXR0ZWRSZXNwb25zZRJYCglKb2luR3JvdXASJC5zbHVpY2UuaW50ZXJuYWwudjEuSm9pbkdyb3VwUmVxdWVzdBolLnNsdWljZS5pbnRlcm5hbC52MS5Kb2luR3JvdXBSZXNwb25zZRJYCglTeW5jR3JvdXASJC5zbHVpY2UuaW50ZXJuYWwudjEuU3luY0dyb3VwUmVxdWVzdBolLnNsdWljZS5pbnRlcm5hbC52MS5TeW5jR3JvdXBSZXNwb25zZRJiCglIZWFydGJlYXQSKS5zbHVpY2UuaW50ZXJuYWwudjEuSGVhcnRiZWF0R3JvdXBSZXF1ZXN0Giouc2x1aWNlLmludGVybmFsLnYxLkhlYXJ0YmVhdEdyb3VwUmVzcG9uc2USWwoKTGVhdmVHcm91cBIlLnNsdWljZS5pbnRlcm5hbC52MS5MZWF2ZUdyb3VwUmVxdWVzdBomLnNsdWljZS5pbnRlcm5hbC52MS5MZWF2ZUdyb3VwUmVzcG9uc2UScAoRQ29uc3VtZXJIZWFydGJlYXQSLC5zbHVpY2UuaW50ZXJuYWwudjEuQ29uc3VtZXJIZWFydGJlYXRSZXF1ZXN0Gi0uc2x1aWNlLmludGVybmFsLnYxLkNvbnN1bWVySGVhcnRiZWF0UmVzcG9uc2USagoPTGlzdFNoYXJkR3JvdXBzEiouc2x1aWNlLmludGVybmFsLnYxLkxpc3RTaGFyZEdyb3Vwc1JlcXVlc3QaKy5zbHVpY2UuaW50ZXJuYWwudjEuTGlzdFNoYXJkR3JvdXBzUmVzcG9uc2USUgoNRGVzY3JpYmVHcm91cBIfLnNsdWljZS52MS5EZXNjcmliZUdyb3VwUmVxdWVzdBogLnNsdWljZS52MS5EZXNjcmliZUdyb3VwUmVzcG9uc2USTAoLRGVsZXRlR3JvdXASHS5zbHVpY2UudjEuRGVsZXRlR3JvdXBSZXF1ZXN0Gh4uc2x1aWNlLnYxLkRlbGV0ZUdyb3VwUmVzcG9uc2USUgoNRGVsZXRlT2Zmc2V0cxIfLnNsdWljZS52MS5EZWxldGVPZmZzZXRzUmVxdWVzdBogLnNsdWljZS52MS5EZWxldGVPZmZzZXRzUmVzcG9uc2ViBnByb3RvMw", [file_sluice_v1_group]);
+
+/**
+ * @generated from message sluice.internal.v1.JoinGroupRequest
+ */
+export type JoinGroupRequest = Message<"sluice.internal.v1.JoinGroupRequest"> & {
+  /**
+   * @generated from field: string group = 1;
+   */
+  group: string;
+
+  /**
+   * Empty = new.
+   *
+   * @generated from field: string member_id = 2;
+   */
+  memberId: string;
+
+  /**
+   * Static members.
+   *
+   * @generated from field: optional string instance_id = 3;
+   */
+  instanceId?: string | undefined;
+
+  /**
+   * @generated from field: string client_id = 4;
+   */
+  clientId: string;
+
+  /**
+   * @generated from field: string client_host = 5;
+   */
+  clientHost: string;
+
+  /**
+   * @generated from field: int32 session_timeout_ms = 6;
+   */
+  sessionTimeoutMs: number;
+
+  /**
+   * Requests without one: the session timeout.
+   *
+   * @generated from field: int32 rebalance_timeout_ms = 7;
+   */
+  rebalanceTimeoutMs: number;
+
+  /**
+   * @generated from field: string protocol_type = 8;
+   */
+  protocolType: string;
+
+  /**
+   * In order of preference.
+   *
+   * @generated from field: repeated sluice.internal.v1.GroupProtocol protocols = 9;
+   */
+  protocols: GroupProtocol[];
+
+  /**
+   * A new member is told its id first (MEMBER_ID_REQUIRED) and joins with that: JoinGroup version 4 and later.
+   *
+   * @generated from field: bool require_known_member_id = 10;
+   */
+  requireKnownMemberId: boolean;
+
+  /**
+   * The client understands `skip_assignment`: JoinGroup version 9 and later.
+   *
+   * @generated from field: bool supports_skip_assignment = 11;
+   */
+  supportsSkipAssignment: boolean;
+
+  /**
+   * @generated from field: string reason = 12;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message sluice.internal.v1.JoinGroupRequest.
+ * Use `create(JoinGroupRequestSchema)` to create a new message.
+ */
+export const JoinGroupRequestSchema: GenMessage<JoinGroupRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 0);
+
+/**
+ * @generated from message sluice.internal.v1.GroupProtocol
+ */
+export type GroupProtocol = Message<"sluice.internal.v1.GroupProtocol"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: bytes metadata = 2;
+   */
+  metadata: Uint8Array;
+};
+
+/**
+ * Describes the message sluice.internal.v1.GroupProtocol.
+ * Use `create(GroupProtocolSchema)` to create a new message.
+ */
+export const GroupProtocolSchema: GenMessage<GroupProtocol> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 1);
+
+/**
+ * @generated from message sluice.internal.v1.JoinGroupResponse
+ */
+export type JoinGroupResponse = Message<"sluice.internal.v1.JoinGroupResponse"> & {
+  /**
+   * @generated from field: uint32 error = 1;
+   */
+  error: number;
+
+  /**
+   * @generated from field: string error_message = 2;
+   */
+  errorMessage: string;
+
+  /**
+   * -1 when there is none.
+   *
+   * @generated from field: int32 generation = 3;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: string protocol_type = 4;
+   */
+  protocolType: string;
+
+  /**
+   * @generated from field: string protocol = 5;
+   */
+  protocol: string;
+
+  /**
+   * @generated from field: string leader = 6;
+   */
+  leader: string;
+
+  /**
+   * @generated from field: bool skip_assignment = 7;
+   */
+  skipAssignment: boolean;
+
+  /**
+   * @generated from field: string member_id = 8;
+   */
+  memberId: string;
+
+  /**
+   * For the leader only.
+   *
+   * @generated from field: repeated sluice.internal.v1.JoinedMember members = 9;
+   */
+  members: JoinedMember[];
+};
+
+/**
+ * Describes the message sluice.internal.v1.JoinGroupResponse.
+ * Use `create(JoinGroupResponseSchema)` to create a new message.
+ */
+export const JoinGroupResponseSchema: GenMessage<JoinGroupResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 2);
+
+/**
+ * @generated from message sluice.internal.v1.JoinedMember
+ */
+export type JoinedMember = Message<"sluice.internal.v1.JoinedMember"> & {
+  /**
+   * @generated from field: string member_id = 1;
+   */
+  memberId: string;
+
+  /**
+   * @generated from field: optional string instance_id = 2;
+   */
+  instanceId?: string | undefined;
+
+  /**
+   * @generated from field: bytes metadata = 3;
+   */
+  metadata: Uint8Array;
+};
+
+/**
+ * Describes the message sluice.internal.v1.JoinedMember.
+ * Use `create(JoinedMemberSchema)` to create a new message.
+ */
+export const JoinedMemberSchema: GenMessage<JoinedMember> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 3);
+
+/**
+ * @generated from message sluice.internal.v1.SyncGroupRequest
+ */
+export type SyncGroupRequest = Message<"sluice.internal.v1.SyncGroupRequest"> & {
+  /**
+   * @generated from field: string group = 1;
+   */
+  group: string;
+
+  /**
+   * @generated from field: string member_id = 2;
+   */
+  memberId: string;
+
+  /**
+   * @generated from field: optional string instance_id = 3;
+   */
+  instanceId?: string | undefined;
+
+  /**
+   * @generated from field: int32 generation = 4;
+   */
+  generation: number;
+
+  /**
+   * Absent before version 5.
+   *
+   * @generated from field: optional string protocol_type = 5;
+   */
+  protocolType?: string | undefined;
+
+  /**
+   * @generated from field: optional string protocol = 6;
+   */
+  protocol?: string | undefined;
+
+  /**
+   * @generated from field: repeated sluice.internal.v1.MemberAssignment assignments = 7;
+   */
+  assignments: MemberAssignment[];
+};
+
+/**
+ * Describes the message sluice.internal.v1.SyncGroupRequest.
+ * Use `create(SyncGroupRequestSchema)` to create a new message.
+ */
+export const SyncGroupRequestSchema: GenMessage<SyncGroupRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 4);
+
+/**
+ * @generated from message sluice.internal.v1.MemberAssignment
+ */
+export type MemberAssignment = Message<"sluice.internal.v1.MemberAssignment"> & {
+  /**
+   * @generated from field: string member_id = 1;
+   */
+  memberId: string;
+
+  /**
+   * @generated from field: bytes assignment = 2;
+   */
+  assignment: Uint8Array;
+};
+
+/**
+ * Describes the message sluice.internal.v1.MemberAssignment.
+ * Use `create(MemberAssignmentSchema)` to create a new message.
+ */
+export const MemberAssignmentSchema: GenMessage<MemberAssignment> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 5);
+
+/**
+ * @generated from message sluice.internal.v1.SyncGroupResponse
+ */
+export type SyncGroupResponse = Message<"sluice.internal.v1.SyncGroupResponse"> & {
+  /**
+   * @generated from field: uint32 error = 1;
+   */
+  error: number;
+
+  /**
+   * @generated from field: string error_message = 2;
+   */
+  errorMessage: string;
+
+  /**
+   * @generated from field: string protocol_type = 3;
+   */
+  protocolType: string;
+
+  /**
+   * @generated from field: string protocol = 4;
+   */
+  protocol: string;
+
+  /**
+   * @generated from field: bytes assignment = 5;
+   */
+  assignment: Uint8Array;
+};
+
+/**
+ * Describes the message sluice.internal.v1.SyncGroupResponse.
+ * Use `create(SyncGroupResponseSchema)` to create a new message.
+ */
+export const SyncGroupResponseSchema: GenMessage<SyncGroupResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 6);
+
+/**
+ * @generated from message sluice.internal.v1.HeartbeatGroupRequest
+ */
+export type HeartbeatGroupRequest = Message<"sluice.internal.v1.HeartbeatGroupRequest"> & {
+  /**
+   * @generated from field: string group = 1;
+   */
+  group: string;
+
+  /**
+   * @generated from field: string member_id = 2;
+   */
+  memberId: string;
+
+  /**
+   * @generated from field: optional string instance_id = 3;
+   */
+  instanceId?: string | undefined;
+
+  /**
+   * @generated from field: int32 generation = 4;
+   */
+  generation: number;
+};
+
+/**
+ * Describes the message sluice.internal.v1.HeartbeatGroupRequest.
+ * Use `create(HeartbeatGroupRequestSchema)` to create a new message.
+ */
+export const HeartbeatGroupRequestSchema: GenMessage<HeartbeatGroupRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 7);
+
+/**
+ * @generated from message sluice.internal.v1.HeartbeatGroupResponse
+ */
+export type HeartbeatGroupResponse = Message<"sluice.internal.v1.HeartbeatGroupResponse"> & {
+  /**
+   * @generated from field: uint32 error = 1;
+   */
+  error: number;
+
+  /**
+   * @generated from field: string error_message = 2;
+   */
+  errorMessage: string;
+};
+
+/**
+ * Describes the message sluice.internal.v1.HeartbeatGroupResponse.
+ * Use `create(HeartbeatGroupResponseSchema)` to create a new message.
+ */
+export const HeartbeatGroupResponseSchema: GenMessage<HeartbeatGroupResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 8);
+
+/**
+ * @generated from message sluice.internal.v1.LeaveGroupRequest
+ */
+export type LeaveGroupRequest = Message<"sluice.internal.v1.LeaveGroupRequest"> & {
+  /**
+   * @generated from field: string group = 1;
+   */
+  group: string;
+
+  /**
+   * @generated from field: repeated sluice.internal.v1.LeavingMember members = 2;
+   */
+  members: LeavingMember[];
+};
+
+/**
+ * Describes the message sluice.internal.v1.LeaveGroupRequest.
+ * Use `create(LeaveGroupRequestSchema)` to create a new message.
+ */
+export const LeaveGroupRequestSchema: GenMessage<LeaveGroupRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 9);
+
+/**
+ * @generated from message sluice.internal.v1.LeavingMember
+ */
+export type LeavingMember = Message<"sluice.internal.v1.LeavingMember"> & {
+  /**
+   * May be empty for a static member.
+   *
+   * @generated from field: string member_id = 1;
+   */
+  memberId: string;
+
+  /**
+   * @generated from field: optional string instance_id = 2;
+   */
+  instanceId?: string | undefined;
+
+  /**
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message sluice.internal.v1.LeavingMember.
+ * Use `create(LeavingMemberSchema)` to create a new message.
+ */
+export const LeavingMemberSchema: GenMessage<LeavingMember> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 10);
+
+/**
+ * @generated from message sluice.internal.v1.LeaveGroupResponse
+ */
+export type LeaveGroupResponse = Message<"sluice.internal.v1.LeaveGroupResponse"> & {
+  /**
+   * Of the whole request; each member has its own beside it.
+   *
+   * @generated from field: uint32 error = 1;
+   */
+  error: number;
+
+  /**
+   * @generated from field: string error_message = 2;
+   */
+  errorMessage: string;
+
+  /**
+   * @generated from field: repeated sluice.internal.v1.LeftMember members = 3;
+   */
+  members: LeftMember[];
+};
+
+/**
+ * Describes the message sluice.internal.v1.LeaveGroupResponse.
+ * Use `create(LeaveGroupResponseSchema)` to create a new message.
+ */
+export const LeaveGroupResponseSchema: GenMessage<LeaveGroupResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 11);
+
+/**
+ * @generated from message sluice.internal.v1.LeftMember
+ */
+export type LeftMember = Message<"sluice.internal.v1.LeftMember"> & {
+  /**
+   * @generated from field: string member_id = 1;
+   */
+  memberId: string;
+
+  /**
+   * @generated from field: optional string instance_id = 2;
+   */
+  instanceId?: string | undefined;
+
+  /**
+   * @generated from field: uint32 error = 3;
+   */
+  error: number;
+};
+
+/**
+ * Describes the message sluice.internal.v1.LeftMember.
+ * Use `create(LeftMemberSchema)` to create a new message.
+ */
+export const LeftMemberSchema: GenMessage<LeftMember> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 12);
+
+/**
+ * @generated from message sluice.internal.v1.ConsumerHeartbeatRequest
+ */
+export type ConsumerHeartbeatRequest = Message<"sluice.internal.v1.ConsumerHeartbeatRequest"> & {
+  /**
+   * @generated from field: sluice.v1.GroupHeartbeatRequest request = 1;
+   */
+  request?: GroupHeartbeatRequest | undefined;
+
+  /**
+   * @generated from field: string client_id = 2;
+   */
+  clientId: string;
+
+  /**
+   * @generated from field: string client_host = 3;
+   */
+  clientHost: string;
+};
+
+/**
+ * Describes the message sluice.internal.v1.ConsumerHeartbeatRequest.
+ * Use `create(ConsumerHeartbeatRequestSchema)` to create a new message.
+ */
+export const ConsumerHeartbeatRequestSchema: GenMessage<ConsumerHeartbeatRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 13);
+
+/**
+ * @generated from message sluice.internal.v1.ConsumerHeartbeatResponse
+ */
+export type ConsumerHeartbeatResponse = Message<"sluice.internal.v1.ConsumerHeartbeatResponse"> & {
+  /**
+   * @generated from field: uint32 error = 1;
+   */
+  error: number;
+
+  /**
+   * @generated from field: string error_message = 2;
+   */
+  errorMessage: string;
+
+  /**
+   * @generated from field: sluice.v1.GroupHeartbeatResponse response = 3;
+   */
+  response?: GroupHeartbeatResponse | undefined;
+};
+
+/**
+ * Describes the message sluice.internal.v1.ConsumerHeartbeatResponse.
+ * Use `create(ConsumerHeartbeatResponseSchema)` to create a new message.
+ */
+export const ConsumerHeartbeatResponseSchema: GenMessage<ConsumerHeartbeatResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 14);
+
+/**
+ * @generated from message sluice.internal.v1.ListShardGroupsRequest
+ */
+export type ListShardGroupsRequest = Message<"sluice.internal.v1.ListShardGroupsRequest"> & {
+  /**
+   * @generated from field: uint32 shard = 1;
+   */
+  shard: number;
+
+  /**
+   * @generated from field: sluice.v1.ListGroupsRequest request = 2;
+   */
+  request?: ListGroupsRequest | undefined;
+};
+
+/**
+ * Describes the message sluice.internal.v1.ListShardGroupsRequest.
+ * Use `create(ListShardGroupsRequestSchema)` to create a new message.
+ */
+export const ListShardGroupsRequestSchema: GenMessage<ListShardGroupsRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 15);
+
+/**
+ * @generated from message sluice.internal.v1.ListShardGroupsResponse
+ */
+export type ListShardGroupsResponse = Message<"sluice.internal.v1.ListShardGroupsResponse"> & {
+  /**
+   * @generated from field: sluice.v1.ListGroupsResponse response = 1;
+   */
+  response?: ListGroupsResponse | undefined;
+};
+
+/**
+ * Describes the message sluice.internal.v1.ListShardGroupsResponse.
+ * Use `create(ListShardGroupsResponseSchema)` to create a new message.
+ */
+export const ListShardGroupsResponseSchema: GenMessage<ListShardGroupsResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_coordinator, 16);
 
 /**
  * Served by the coordinator that owns the group's shard; another answers NOT_COORDINATOR.
+ *
+ * What a group answers a member is in the reply's `error` (a number of the catalogue, 0 = none). A status other than OK means that nothing was
+ * decided (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, OVERLOADED, UNREACHABLE: safe to send again) or that nobody knows (OUTCOME_UNKNOWN).
  *
  * @generated from service sluice.internal.v1.CoordinatorService
  */
@@ -34,6 +594,91 @@ export const CoordinatorService: GenService<{
     methodKind: "unary";
     input: typeof FetchCommittedRequestSchema;
     output: typeof FetchCommittedResponseSchema;
+  },
+  /**
+   * Classic groups: the members agree among themselves, metadata and assignments are opaque. As Kafka's requests of the same names.
+   * Answers when all members have joined: give it the rebalance timeout and some seconds more. When the caller hangs up, the member stays.
+   *
+   * @generated from rpc sluice.internal.v1.CoordinatorService.JoinGroup
+   */
+  joinGroup: {
+    methodKind: "unary";
+    input: typeof JoinGroupRequestSchema;
+    output: typeof JoinGroupResponseSchema;
+  },
+  /**
+   * Answers when the leader's assignment is durable.
+   *
+   * @generated from rpc sluice.internal.v1.CoordinatorService.SyncGroup
+   */
+  syncGroup: {
+    methodKind: "unary";
+    input: typeof SyncGroupRequestSchema;
+    output: typeof SyncGroupResponseSchema;
+  },
+  /**
+   * @generated from rpc sluice.internal.v1.CoordinatorService.Heartbeat
+   */
+  heartbeat: {
+    methodKind: "unary";
+    input: typeof HeartbeatGroupRequestSchema;
+    output: typeof HeartbeatGroupResponseSchema;
+  },
+  /**
+   * @generated from rpc sluice.internal.v1.CoordinatorService.LeaveGroup
+   */
+  leaveGroup: {
+    methodKind: "unary";
+    input: typeof LeaveGroupRequestSchema;
+    output: typeof LeaveGroupResponseSchema;
+  },
+  /**
+   * Groups that the server assigns.
+   *
+   * @generated from rpc sluice.internal.v1.CoordinatorService.ConsumerHeartbeat
+   */
+  consumerHeartbeat: {
+    methodKind: "unary";
+    input: typeof ConsumerHeartbeatRequestSchema;
+    output: typeof ConsumerHeartbeatResponseSchema;
+  },
+  /**
+   * Groups of one shard.
+   *
+   * @generated from rpc sluice.internal.v1.CoordinatorService.ListShardGroups
+   */
+  listShardGroups: {
+    methodKind: "unary";
+    input: typeof ListShardGroupsRequestSchema;
+    output: typeof ListShardGroupsResponseSchema;
+  },
+  /**
+   * GROUP_NOT_FOUND as status.
+   *
+   * @generated from rpc sluice.internal.v1.CoordinatorService.DescribeGroup
+   */
+  describeGroup: {
+    methodKind: "unary";
+    input: typeof DescribeGroupRequestSchema;
+    output: typeof DescribeGroupResponseSchema;
+  },
+  /**
+   * NON_EMPTY_GROUP, GROUP_NOT_FOUND as status.
+   *
+   * @generated from rpc sluice.internal.v1.CoordinatorService.DeleteGroup
+   */
+  deleteGroup: {
+    methodKind: "unary";
+    input: typeof DeleteGroupRequestSchema;
+    output: typeof DeleteGroupResponseSchema;
+  },
+  /**
+   * @generated from rpc sluice.internal.v1.CoordinatorService.DeleteOffsets
+   */
+  deleteOffsets: {
+    methodKind: "unary";
+    input: typeof DeleteOffsetsRequestSchema;
+    output: typeof DeleteOffsetsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_sluice_internal_v1_coordinator, 0);
