@@ -143,6 +143,15 @@ const groups = (cluster: FakeCluster) =>
       });
       return { offsets };
     },
+    heartbeat: () => {
+      throw new SluiceError("GROUP_LIMIT", "this cluster has no members");
+    },
+    listGroups: () => ({ groups: [], more: false }),
+    describeGroup: () => {
+      throw new SluiceError("GROUP_NOT_FOUND", "no such group");
+    },
+    deleteGroup: () => ({}),
+    deleteOffsets: () => ({ results: [] }),
   });
 
 const produce = (cluster: FakeCluster) =>

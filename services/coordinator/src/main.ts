@@ -1,6 +1,6 @@
 import { createHealth, createHealthServer, createMetrics, listenerOf, processMetrics, runService } from "@sluice/runtime";
 import { openEnvironment, VERSION } from "@sluice/service";
-import { coordinatorConfig } from "./config.ts";
+import { coordinatorConfig, groupSettings } from "./config.ts";
 import { createCoordinator } from "./service.ts";
 
 await runService("coordinator", coordinatorConfig, async ({ config, logger, clock, random }) => {
@@ -21,6 +21,7 @@ await runService("coordinator", coordinatorConfig, async ({ config, logger, cloc
     health,
     rpcListener: listenerOf(config, "rpc"),
     metricsAddress: () => healthServer.advertised,
+    ...groupSettings(config),
     snapshotPolicy: { records: config["snapshot.records"], bytes: config["snapshot.bytes"] },
   });
   return {

@@ -1,18 +1,31 @@
-import type { Decision, GroupReply, GroupRequest, ShardState } from "@sluice/core/group";
+import type { GroupRecord, ShardState } from "@sluice/core/group";
 import { SluiceError, type ErrorCode } from "@sluice/core/model";
 import type { Clock, Timer } from "@sluice/runtime";
 
+/** What a request that changes the state comes to: the reply holds once the records are durable and replayed. */
+export interface Decision<R> {
+  readonly records: readonly GroupRecord[];
+  readonly reply: R;
+}
+export interface ChangeRequest<R> {
+  /** `<tenant>/<group>`. */
+  readonly key: string;
+  /** Decided only on a state that holds everything decided before it for its group. */
+  readonly isExclusive: boolean;
+  readonly bytes: number;
+  /** May be asked more than once; `nowMs` (wall clock at the arrival) is the same each time. */
+  readonly decide: (state: ShardState, nowMs: number) => Decision<R>;
+}
 /** A request that changes the state, from its arrival to its answer. */
 export interface Change {
-  readonly request: GroupRequest;
-  readonly bytes: number;
+  readonly request: ChangeRequest<unknown>;
   /** Wall clock at the arrival: a request that is decided twice gives the same records. */
   readonly arrivedMs: number;
-  decision: Decision | undefined;
+  decision: Decision<unknown> | undefined;
   /** Some append that holds it may be stored, now or later, and the log has not told yet. */
   uncertain: boolean;
   done: boolean;
-  readonly answer: (reply: GroupReply) => void;
+  readonly answer: (reply: unknown) => void;
   readonly fail: (code: ErrorCode, message: string) => void;
 }
 /** A question to the state, answered once the state is known to be the newest. */
@@ -27,7 +40,6 @@ export interface RequestQueueOptions {
   readonly bytesMax: number;
   readonly questionsMax: number;
 }
-const OFFSET_BYTES = 64;
 const THROTTLE_MS = 50;
 
 /** What waits for a shard, in order of arrival. Every entry ends at its deadline, wherever it is by then. */
@@ -51,9 +63,10 @@ export class RequestQueue {
     return this.#changes.length === 0 && this.#questions.length === 0;
   }
 
-  change(request: GroupRequest, deadlineMs: number): Promise<GroupReply> {
+  /** `deadlineMs`: Infinity = as long as the shard is here. */
+  change<R>(request: ChangeRequest<R>, deadlineMs: number): Promise<R> {
     const { clock, bytesMax } = this.#options;
-    const bytes = requestBytes(request);
+    const { bytes } = request;
     return new Promise((resolve, reject) => {
       if (this.#closed !== undefined) return reject(new SluiceError(this.#closed, "the shard is not here any more"));
       if (this.#bytes > 0 && this.#bytes + bytes > bytesMax)
@@ -66,12 +79,11 @@ export class RequestQueue {
       };
       const change: Change = {
         request,
-        bytes,
         arrivedMs: clock.wallMs(),
         decision: undefined,
         uncertain: false,
         done: false,
-        answer: (reply) => (end(), resolve(reply)),
+        answer: (reply) => (end(), resolve(reply as R)),
         fail: (code, message) => (end(), reject(new SluiceError(code, message))),
       };
       const timer = this.#deadline(deadlineMs, () =>
@@ -149,10 +161,4 @@ export class RequestQueue {
     this.#wake?.();
     this.#wake = undefined;
   }
-}
-
-function requestBytes(request: GroupRequest): number {
-  let bytes = request.group.length + OFFSET_BYTES;
-  for (const o of request.offsets) bytes += OFFSET_BYTES + ("metadata" in o ? o.metadata.length : 0);
-  return bytes;
 }

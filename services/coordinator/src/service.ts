@@ -1,17 +1,22 @@
 import { type ClusterView, Membership } from "@sluice/catalog";
 import { crc32c } from "@sluice/codec";
+import type { GroupConfig } from "@sluice/core/group";
 import { DEFAULT_TENANT, GROUPS_TOPIC, type ClusterRecord, type Endpoints, type PartitionId } from "@sluice/core/model";
 import { createRpcServer, type RpcServer } from "@sluice/rpc";
 import { type Clock, Lifecycle, type Health, type Listener, type Metrics, type Service } from "@sluice/runtime";
 import { type ServiceEnvironment, type ServiceIdentity, ServiceShell } from "@sluice/service";
 import { BrokerLogs, type LogAccess } from "./broker-logs.ts";
 import { coordinatorHandlers } from "./handlers/index.ts";
+import { groupConfigDefault } from "./group-config.ts";
+import { GroupExpiry } from "./group-expiry.ts";
+import { GroupHost } from "./group-host.ts";
 import { createCoordinatorMetrics, type CoordinatorMetrics } from "./metrics.ts";
 import { ShardOwnership } from "./ownership.ts";
 import { ShardRegister } from "./shard-register.ts";
 import { Shard } from "./shard.ts";
 import type { SnapshotPolicy } from "./snapshot-schedule.ts";
 import { Snapshots } from "./snapshots.ts";
+import { ViewTopics } from "./topic-lookup.ts";
 import { TopicSweep } from "./topic-sweep.ts";
 import { Topics } from "./topics.ts";
 
@@ -26,6 +31,9 @@ export interface CoordinatorOptions {
   readonly snapshotPolicy?: Partial<SnapshotPolicy>;
   /** How often offsets of topics that are gone are looked for, ms; default 60,000. */
   readonly topicSweepMs?: number;
+  readonly groups?: Partial<GroupConfig>;
+  /** How often offsets that are too old are looked for, ms; default 600,000. */
+  readonly expiryCheckMs?: number;
   /** Where the logs of the shards are; default: the partitions of the topic `__sluice_groups`, through their brokers. */
   readonly logs?: LogAccess;
 }
@@ -37,6 +45,10 @@ export interface Coordinator extends Service {
 const MiB = 1024 * 1024;
 const snapshotPolicyDefault: SnapshotPolicy = { records: 50_000, bytes: 16 * MiB, pauseMs: 5_000 };
 const TOPIC_SWEEP_MS = 60_000;
+const EXPIRY_CHECK_MS = 600_000;
+/** A member that joins waits as long as its group's rebalance may take: each is one open call of its proxy. */
+const WAITING_CALLS_MAX = 20_000;
+const WAITING_CALL_MS_MAX = 2_000_000;
 /** How often a draining coordinator looks whether its shards were taken, ms. */
 const DRAIN_POLL_MS = 20;
 
@@ -128,13 +140,22 @@ class Parts {
       written: (bytes) => metrics.snapshotBytes.set(bytes),
     });
     const snapshotPolicy = { ...snapshotPolicyDefault, ...options.snapshotPolicy };
+    const lookup = new ViewTopics(view);
+    const config = { ...groupConfigDefault, ...options.groups };
+    const hosts = new WeakMap<Shard, GroupHost>();
+    const groupsOf = (shard: Shard): GroupHost => hosts.get(shard) as GroupHost;
+    const open = (number: number): Shard => {
+      const shard = new Shard({ ...shared, shard: number, log: logs.log(number), onActive: (s) => groupsOf(s).begin(s.state) });
+      hosts.set(shard, new GroupHost({ clock, logger, config, topics: lookup }, shard));
+      return shard;
+    };
     const shared = { identity, clock, logger, timers, register, snapshots, snapshotPolicy, metrics };
     this.ownership = new ShardOwnership({
       view,
       clock,
       identity,
       shardCount,
-      open: (shard) => new Shard({ ...shared, shard, log: logs.log(shard) }),
+      open,
       retakeMs: timers.releasingWaitMs,
     });
     const endpoints = (): Endpoints => this.endpoints();
@@ -167,13 +188,35 @@ class Parts {
       intervalMs: options.topicSweepMs ?? TOPIC_SWEEP_MS,
       requestMs: timers.produceHoldMs,
     });
+    const expiry = new GroupExpiry({
+      clock,
+      logger,
+      shards: this.ownership.shards,
+      groupsOf,
+      retentionMs: config.offsetsRetentionMs,
+      intervalMs: options.expiryCheckMs ?? EXPIRY_CHECK_MS,
+      requestMs: timers.produceHoldMs,
+    });
     this.rpc = createRpcServer({
       listener: options.rpcListener,
       logger,
       clock,
       timers,
       metrics: options.metrics,
-      services: [coordinatorHandlers({ clock, metrics, shards: this.ownership.shards, shardCount, topics, ends: logs.ends })],
+      limits: { concurrentStreamsMax: WAITING_CALLS_MAX, unaryTimeoutMaxMs: WAITING_CALL_MS_MAX },
+      services: [
+        coordinatorHandlers({
+          clock,
+          random,
+          metrics,
+          shards: this.ownership.shards,
+          shardCount,
+          topics,
+          ends: logs.ends,
+          lookup,
+          groupsOf,
+        }),
+      ],
     });
     this.#lifecycle = new Lifecycle({ name: "coordinator", logger, clock, drainMs: timers.shutdownMs }).add(
       { name: "shard logs", start: () => logs.start?.(), stop: () => logs.close() },
@@ -181,6 +224,8 @@ class Parts {
       { name: "membership", start: () => this.membership.start(), stop: () => this.membership.close() },
       { name: "shards", start: () => this.ownership.start(), stop: () => this.ownership.stop() },
       { name: "topic sweep", start: () => sweep.start(), stop: () => sweep.stop() },
+      { name: "group expiry", start: () => expiry.start(), stop: () => expiry.stop() },
+      { name: "topic lookup", start: () => undefined, stop: () => lookup.close() },
     );
   }
   start(): Promise<void> {

@@ -1,20 +1,18 @@
 import {
   createShardState,
-  decide,
   decodeGroupRecord,
-  encodedBytes,
   encodeGroupRecord,
   replay,
-  type EncodedRecord,
   type GroupReply,
   type GroupRequest,
   type ShardState,
 } from "@sluice/core/group";
-import { codeOf, limits, SluiceError, type ErrorCode, type ShardRecord, type Timers } from "@sluice/core/model";
+import { codeOf, SluiceError, type ErrorCode, type ShardRecord, type Timers } from "@sluice/core/model";
 import type { Clock, Logger } from "@sluice/runtime";
 import type { ServiceIdentity } from "@sluice/service";
 import type { CoordinatorMetrics } from "./metrics.ts";
-import { RequestQueue, type Change, type Question } from "./request-queue.ts";
+import { RequestQueue, type Change, type ChangeRequest, type Question } from "./request-queue.ts";
+import { composeRound, offsetsChange, type Round } from "./round.ts";
 import { holds, type LogRecord, type ShardLog } from "./shard-log.ts";
 import type { Claim, ShardRegister } from "./shard-register.ts";
 import { SnapshotSchedule, type SnapshotPolicy } from "./snapshot-schedule.ts";
@@ -45,6 +43,8 @@ export interface ShardOptions {
   readonly snapshots: Snapshots;
   readonly snapshotPolicy: SnapshotPolicy;
   readonly metrics: CoordinatorMetrics;
+  /** The state is replayed to the end and the shard serves. */
+  readonly onActive?: (shard: Shard) => void;
 }
 
 /** Changes and reads that wait for one shard. */
@@ -65,12 +65,6 @@ const LASTING: ReadonlySet<ErrorCode> = new Set([
 
 /** More records than one append can hold: an earlier attempt at the same place lies within the first so many found there. */
 const APPEND_RECORDS_MAX = 20_000;
-
-/** An append on its way: whose records it holds, from which offset on. */
-interface Round {
-  readonly base: number;
-  readonly changes: readonly { readonly change: Change; readonly records: readonly EncodedRecord[] }[];
-}
 
 export class Shard {
   readonly shard: number;
@@ -112,6 +106,9 @@ export class Shard {
   }
   /** Waits while the shard is being loaded. Throws NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, OUTCOME_UNKNOWN, OVERLOADED. */
   submit(request: GroupRequest, deadlineMs: number): Promise<GroupReply> {
+    return this.change(offsetsChange(request), deadlineMs);
+  }
+  change<R>(request: ChangeRequest<R>, deadlineMs: number): Promise<R> {
     return this.#queue.change(request, deadlineMs);
   }
   /** What `of` finds in a state that held everything committed when this was called. */
@@ -136,6 +133,7 @@ export class Shard {
       await this.#load();
       metrics.takeSeconds.observe((clock.monotonicMs() - startedMs) / 1000);
       this.#enter("active", { offset: this.#state.nextOffset, groups: this.#state.groups.size });
+      this.#options.onActive?.(this);
       for (;;) {
         await this.#queue.waiting();
         this.#check();
@@ -238,7 +236,7 @@ export class Shard {
   }
 
   async #round(): Promise<void> {
-    const round = this.#compose();
+    const round = composeRound(this.#queue, this.#state);
     const questions = this.#queue.takeQuestions();
     if (round.changes.length === 0) return questions.length === 0 ? undefined : this.#confirm(questions);
     const { log, metrics, clock } = this.#options;
@@ -271,28 +269,6 @@ export class Shard {
     }
   }
 
-  /** As many changes as one batch takes, decided on the state as it is. Those that need no record are answered. */
-  #compose(): Round {
-    const changes: { change: Change; records: EncodedRecord[] }[] = [];
-    let bytes = 0;
-    for (let change = this.#queue.nextChange(); change !== undefined; change = this.#queue.nextChange()) {
-      const decision = decide(this.#state, change.request, change.arrivedMs);
-      change.decision = decision;
-      const records = decision.records.map(encodeGroupRecord);
-      let size = 0;
-      for (const r of records) size += encodedBytes(r);
-      if (records.length === 0) change.answer(decision.reply);
-      else if (changes.length > 0 && bytes + size > limits.groupRequestBytesMax) {
-        this.#queue.putBack([change], []);
-        break;
-      } else {
-        changes.push({ change, records });
-        bytes += size;
-      }
-    }
-    return { base: this.#state.nextOffset, changes };
-  }
-
   #stored(round: Round, questions: readonly Question[]): void {
     let offset = round.base;
     for (const { change, records } of round.changes) {
@@ -306,7 +282,6 @@ export class Shard {
     for (const q of questions) q.answer(this.#state);
   }
   #answer(change: Change): void {
-    if (change.request.kind === "commit") this.#options.metrics.offsetsCommitted.inc(change.decision?.records.length ?? 0);
     if (!change.done && change.decision !== undefined) change.answer(change.decision.reply);
   }
 

@@ -117,8 +117,8 @@ describe("commit and fetch", () => {
   test("bad names and requests are refused", async () => {
     await using cluster = await started();
     const { client } = await alone(cluster);
-    await expect(client.commit({ group: "" }, call)).rejects.toMatchObject({ code: "INVALID_NAME" });
-    await expect(client.fetch({ group: "no spaces" }, call)).rejects.toMatchObject({ code: "INVALID_NAME" });
+    await expect(client.commit({ group: "" }, call)).rejects.toMatchObject({ code: "INVALID_GROUP" });
+    await expect(client.fetch({ group: "no\ttabs" }, call)).rejects.toMatchObject({ code: "INVALID_GROUP" });
     const offsets = Array.from({ length: 10_001 }, () => offset(0, 1));
     await expect(client.commit({ group: "g", offsets }, call)).rejects.toMatchObject({ code: "INVALID_ARGUMENT" });
   });

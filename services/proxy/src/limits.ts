@@ -33,6 +33,8 @@ export const proxyLimits = {
   producerIdBlock: 1_000,
   /** A topic that was just made is waited for in the own view for this long. */
   topicVisibleMs: 2_000,
+  /** Groups in one page of a list. */
+  listedGroupsMax: 1_000,
   /** Wait before another attempt at a controller, coordinator or broker that is not the right one, ms. */
   routeRetryMs: 50,
   /** Names of topics that were not found, whose look-ups run now. */

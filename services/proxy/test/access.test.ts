@@ -42,6 +42,11 @@ const calls: Readonly<Record<string, (p: RunningProxy) => Promise<unknown>>> = {
   "AdminService.describeCluster": (p) => p.admin.describeCluster({}, { timeoutMs }),
   "GroupService.commit": (p) => p.groups.commit({ group: "secret" }, { timeoutMs }),
   "GroupService.fetch": (p) => p.groups.fetch({ group: "secret" }, { timeoutMs }),
+  "GroupService.heartbeat": (p) => p.groups.heartbeat({ group: "secret" }, { timeoutMs }),
+  "GroupService.listGroups": (p) => p.groups.listGroups({}, { timeoutMs }).then((reply) => reply.groups.map((g) => g.group)),
+  "GroupService.describeGroup": (p) => p.groups.describeGroup({ group: "secret" }, { timeoutMs }),
+  "GroupService.deleteGroup": (p) => p.groups.deleteGroup({ group: "secret" }, { timeoutMs }),
+  "GroupService.deleteOffsets": (p) => p.groups.deleteOffsets({ group: "secret" }, { timeoutMs }),
 };
 /** Methods without a resource of their own: refused by their operation alone. */
 const unnamed = new Set(["ProduceService.initProducer", "AdminService.describeCluster"]);
@@ -59,6 +64,7 @@ describe("access", () => {
     await using cluster = new FakeCluster();
     await cluster.start();
     await cluster.topic("secret", 1);
+    cluster.addGroup("secret");
     const asked: AccessRequest[] = [];
     await using p = await startProxy(cluster, "proxy-1", {
       authorize: (_principal, request) => {
@@ -70,7 +76,9 @@ describe("access", () => {
     for (const [method, call] of Object.entries(calls)) {
       asked.length = 0;
       const outcome: unknown = await call(p).catch((error: { code?: string }) => error.code);
-      const expected = { "ProduceService.produceStream": [denied], "AdminService.listTopics": [] }[method] ?? "PERMISSION_DENIED";
+      const expected =
+        { "ProduceService.produceStream": [denied], "AdminService.listTopics": [], "GroupService.listGroups": [] }[method] ??
+        "PERMISSION_DENIED";
       expect([method, outcome]).toEqual([method, expected]);
       const names = asked.map((request) => request.name);
       expect([method, names.includes("secret")]).toEqual([method, !unnamed.has(method)]);
@@ -87,7 +95,7 @@ describe("access", () => {
     const committed = await p.groups.commit({ group: "g", offsets }, { timeoutMs });
     expect(committed.results.map((r) => [r.topic, r.partition, r.error])).toEqual([["t", 0, 0]]);
     expect((await p.groups.fetch({ group: "g" }, { timeoutMs })).offsets.map((o) => o.offset)).toEqual([5n]);
-    await expect(p.groups.fetch({ group: "bad name" }, { timeoutMs })).rejects.toMatchObject({ code: "INVALID_NAME" });
+    await expect(p.groups.fetch({ group: "bad\nname" }, { timeoutMs })).rejects.toMatchObject({ code: "INVALID_GROUP" });
   });
 
   test("topics of the cluster take no records from clients", async () => {

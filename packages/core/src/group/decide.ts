@@ -42,14 +42,14 @@ export interface Decision {
  * which may be passed by what one append holds.
  */
 export function decide(state: ShardState, request: GroupRequest, nowMs: number): Decision {
-  if (request.offsets.length > limits.groupOffsetsPerRequestMax) return refuseAll(request, "INVALID_ARGUMENT");
+  if (request.offsets.length > limits.groupOffsetsPerRequestMax) return refuseOffsets(request, "INVALID_ARGUMENT");
   return request.kind === "commit" ? decideCommit(state, request, nowMs) : decideRemove(state, request);
 }
 
 function decideCommit(state: ShardState, request: CommitRequest, nowMs: number): Decision {
   const { tenant, group } = request;
   const known = state.groups.get(groupKey(tenant, group));
-  if (known === undefined && state.groups.size >= limits.groupsPerShardMax) return refuseAll(request, "GROUP_LIMIT");
+  if (known === undefined && state.groups.size >= limits.groupsPerShardMax) return refuseOffsets(request, "GROUP_LIMIT");
   const records: GroupRecord[] = [];
   const codes: (ErrorCode | undefined)[] = [];
   let grown = 0;
@@ -67,7 +67,7 @@ function decideCommit(state: ShardState, request: CommitRequest, nowMs: number):
     records.push(record);
   }
   // All offsets of a request are stored by one append, or none.
-  if (logBytes > limits.groupRequestBytesMax) return refuseAll(request, "MESSAGE_TOO_LARGE");
+  if (logBytes > limits.groupRequestBytesMax) return refuseOffsets(request, "MESSAGE_TOO_LARGE");
   return { records, reply: { codes } };
 }
 
@@ -89,7 +89,8 @@ function decideRemove(state: ShardState, request: RemoveRequest): Decision {
   return { records, reply: { codes: request.offsets.map(() => undefined) } };
 }
 
-const refuseAll = (request: GroupRequest, code: ErrorCode): Decision => ({
+/** The same answer for every offset. */
+export const refuseOffsets = (request: GroupRequest, code: ErrorCode): Decision => ({
   records: [],
   reply: { codes: request.offsets.map(() => code) },
 });

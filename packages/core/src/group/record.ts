@@ -1,8 +1,20 @@
-import { readInt16, readInt32, readInt64, readUint32, writeInt16, writeInt32, writeInt64 } from "../log/bytes.ts";
-import { SluiceError } from "../model/index.ts";
+import { writeInt16, writeInt32, writeInt64 } from "../log/bytes.ts";
+import { limits, SluiceError, utf8Bytes, writeUtf8 } from "../model/index.ts";
+import { FieldReader, malformed } from "./fields.ts";
+import {
+  decodeClassic,
+  decodeConsumer,
+  decodeMember,
+  encodeClassic,
+  encodeConsumer,
+  encodeMember,
+  type ClassicGroup,
+  type ConsumerGroupValue,
+  type ConsumerMember,
+} from "./membership.ts";
 
 /**
- * Records of a group shard's log. Key and value of one log record each; numbers are big-endian, texts are ASCII behind one byte of length.
+ * Records of a group shard's log. Key and value of one log record each; numbers are big-endian, texts are UTF-8 behind one byte of length.
  * Kinds and versions are persisted: never reuse a number. A kind or version that is not known here was written by a newer version and
  * must not be skipped: state would be lost.
  *
@@ -14,11 +26,13 @@ import { SluiceError } from "../model/index.ts";
  *            text topic id (uuid)                                       text member
  *            4 partition                                                text instance
  *     value  1 version
- *            8 offset (next record to read)
- *            4 leader epoch of the record before it, -1 = not told
- *            8 committed at, ms since 1970
- *            2 length of the metadata, metadata (UTF-8)
- *            no value at all: the offset is removed
+ *            8 offset (next record to read)                     kind 3: a classic group with its members
+ *            4 leader epoch of the record before it,            kind 4: a group that the server assigns
+ *              -1 = not told                                    kind 5: a member of such a group
+ *            8 committed at, ms since 1970                      kind 6: a group is deleted, whatever it is, with its offsets
+ *            2 length of the metadata, metadata (UTF-8)           key    1 kind, 1 version, text tenant, text group,
+ *            no value at all: the offset is removed                      kind 5: text member id
+ *                                                                 value  membership.ts; none at all: it is removed (kind 6: always none)
  *
  * Whoever takes a shard writes its kind 2 record first. What follows belongs to that epoch until the next such record, so whoever reads
  * one with a higher epoch than its own knows that the shard is no longer its own, whatever the broker remembers of fence tokens.
@@ -38,9 +52,17 @@ export interface OffsetValue {
   /** UTF-8, at most `limits.groupMetadataBytesMax`. */
   readonly metadata: Uint8Array;
 }
+export interface GroupName {
+  readonly tenant: string;
+  readonly group: string;
+}
 export type GroupRecord =
   | { readonly kind: "offset"; readonly key: OffsetKey; readonly value: OffsetValue | undefined }
-  | { readonly kind: "owner"; readonly epoch: number; readonly member: string; readonly instance: string };
+  | { readonly kind: "owner"; readonly epoch: number; readonly member: string; readonly instance: string }
+  | { readonly kind: "classic"; readonly key: GroupName; readonly value: ClassicGroup | undefined }
+  | { readonly kind: "consumer"; readonly key: GroupName; readonly value: ConsumerGroupValue | undefined }
+  | { readonly kind: "member"; readonly key: GroupName & { readonly memberId: string }; readonly value: ConsumerMember | undefined }
+  | { readonly kind: "gone"; readonly key: GroupName };
 
 /** A record as the log holds it. */
 export interface EncodedRecord {
@@ -50,25 +72,55 @@ export interface EncodedRecord {
 
 const KIND_OFFSET = 1;
 const KIND_OWNER = 2;
+const KIND_CLASSIC = 3;
+const KIND_CONSUMER = 4;
+const KIND_MEMBER = 5;
+const KIND_GONE = 6;
 const VERSION = 1;
-const TEXT_CHARS_MAX = 255;
 const OFFSET_VALUE_BYTES = 23;
 
-const textBytes = (s: string): number => 1 + s.length;
+const textBytes = (s: string): number => 1 + utf8Bytes(s);
 function writeText(b: Uint8Array, at: number, s: string): number {
-  if (s.length > TEXT_CHARS_MAX)
-    throw new SluiceError("INVALID_ARGUMENT", `a text of ${s.length} characters, the limit is ${TEXT_CHARS_MAX}`);
-  b[at] = s.length;
-  for (let i = 0; i < s.length; i++) {
-    const c = s.charCodeAt(i);
-    if (c > 0x7e || c < 0x20)
-      throw new SluiceError("INVALID_ARGUMENT", `only ASCII can be written here: ${JSON.stringify(s.slice(0, 80))}`);
-    b[at + 1 + i] = c;
-  }
-  return at + 1 + s.length;
+  const length = utf8Bytes(s);
+  if (length > limits.groupTextBytesMax)
+    throw new SluiceError("INVALID_ARGUMENT", `a text of ${length} bytes, the limit is ${limits.groupTextBytesMax}`);
+  b[at] = length;
+  return writeUtf8(b, at + 1, s);
+}
+function groupKeyBytes(kind: number, { tenant, group }: GroupName, memberId?: string): Uint8Array {
+  const key = new Uint8Array(2 + textBytes(tenant) + textBytes(group) + (memberId === undefined ? 0 : textBytes(memberId)));
+  key[0] = kind;
+  key[1] = VERSION;
+  const end = writeText(key, writeText(key, 2, tenant), group);
+  if (memberId !== undefined) writeText(key, end, memberId);
+  return key;
 }
 
 export function encodeGroupRecord(record: GroupRecord): EncodedRecord {
+  switch (record.kind) {
+    case "owner":
+    case "offset":
+      return encodeOwnerOrOffset(record);
+    case "classic":
+      return {
+        key: groupKeyBytes(KIND_CLASSIC, record.key),
+        value: record.value === undefined ? null : encodeClassic(VERSION, record.value),
+      };
+    case "consumer":
+      return {
+        key: groupKeyBytes(KIND_CONSUMER, record.key),
+        value: record.value === undefined ? null : encodeConsumer(VERSION, record.value),
+      };
+    case "member":
+      return {
+        key: groupKeyBytes(KIND_MEMBER, record.key, record.key.memberId),
+        value: record.value === undefined ? null : encodeMember(VERSION, record.value),
+      };
+    case "gone":
+      return { key: groupKeyBytes(KIND_GONE, record.key), value: null };
+  }
+}
+function encodeOwnerOrOffset(record: GroupRecord & { readonly kind: "owner" | "offset" }): EncodedRecord {
   if (record.kind === "owner") {
     const value = new Uint8Array(5 + textBytes(record.member) + textBytes(record.instance));
     value[0] = VERSION;
@@ -93,79 +145,65 @@ export function encodeGroupRecord(record: GroupRecord): EncodedRecord {
   return { key, value };
 }
 
-/** Reads one field after the other; every read is checked against the end. */
-class Reader {
-  readonly #bytes: Uint8Array;
-  readonly #what: string;
-  #at = 0;
-  constructor(bytes: Uint8Array, what: string) {
-    this.#bytes = bytes;
-    this.#what = what;
-  }
-  take(length: number): number {
-    const at = this.#at;
-    if (at + length > this.#bytes.length) throw malformed(this.#what);
-    this.#at += length;
-    return at;
-  }
-  version(): void {
-    const version = this.#bytes[this.take(1)] as number;
-    if (version !== VERSION) throw new SluiceError("UNSUPPORTED_FORMAT", `${this.#what} has version ${version}, this one knows ${VERSION}`);
-  }
-  uint32(): number {
-    return readUint32(this.#bytes, this.take(4));
-  }
-  int32(): number {
-    return readInt32(this.#bytes, this.take(4));
-  }
-  /** A number that is never negative. */
-  count64(): number {
-    const n = readInt64(this.#bytes, this.take(8));
-    if (!Number.isSafeInteger(n) || n < 0) throw malformed(this.#what);
-    return n;
-  }
-  bytes16(): Uint8Array {
-    const length = readInt16(this.#bytes, this.take(2)) & 0xffff;
-    const at = this.take(length);
-    return this.#bytes.slice(at, at + length);
-  }
-  text(): string {
-    const length = this.#bytes[this.take(1)] as number;
-    const at = this.take(length);
-    let s = "";
-    for (let i = at; i < at + length; i++) s += String.fromCharCode(this.#bytes[i] as number);
-    return s;
-  }
-  end(): void {
-    if (this.#at !== this.#bytes.length) throw malformed(this.#what);
-  }
-}
-const malformed = (what: string): SluiceError => new SluiceError("CORRUPT_BATCH", `${what} of a group shard is malformed`);
-
 /** Copies what it keeps. Throws UNSUPPORTED_FORMAT for kinds and versions that are not known, CORRUPT_BATCH for what no version wrote. */
 export function decodeGroupRecord(key: Uint8Array | null, value: Uint8Array | null): GroupRecord {
   if (key === null || key.length === 0) throw malformed("a record without a key");
-  const k = new Reader(key.subarray(1), "a key");
-  if (key[0] === KIND_OWNER) {
-    k.version();
-    k.end();
-    if (value === null) throw malformed("an owner record without a value");
-    const v = new Reader(value, "an owner record");
-    v.version();
-    const record = { kind: "owner", epoch: v.uint32(), member: v.text(), instance: v.text() } as const;
-    v.end();
-    return record;
+  const k = new FieldReader(key.subarray(1), "a key");
+  switch (key[0]) {
+    case KIND_OWNER:
+      return decodeOwner(k, value);
+    case KIND_OFFSET:
+      return decodeOffset(k, value);
+    case KIND_CLASSIC:
+    case KIND_CONSUMER:
+    case KIND_MEMBER:
+    case KIND_GONE:
+      return decodeMembership(key[0], k, value);
+    default:
+      throw new SluiceError("UNSUPPORTED_FORMAT", `group record kind ${key[0]} was written by a newer version`);
   }
-  if (key[0] !== KIND_OFFSET) throw new SluiceError("UNSUPPORTED_FORMAT", `group record kind ${key[0]} was written by a newer version`);
-  k.version();
+}
+function decodeOwner(k: FieldReader, value: Uint8Array | null): GroupRecord {
+  k.version(VERSION);
+  k.end();
+  if (value === null) throw malformed("an owner record without a value");
+  const v = new FieldReader(value, "an owner record");
+  v.version(VERSION);
+  const record = { kind: "owner", epoch: v.uint32(), member: v.text(), instance: v.text() } as const;
+  v.end();
+  return record;
+}
+function decodeOffset(k: FieldReader, value: Uint8Array | null): GroupRecord {
+  k.version(VERSION);
   const offsetKey: OffsetKey = { tenant: k.text(), group: k.text(), topicId: k.text(), partition: k.uint32() };
   k.end();
   if (value === null) return { kind: "offset", key: offsetKey, value: undefined };
-  const v = new Reader(value, "a committed offset");
-  v.version();
-  const offsetValue: OffsetValue = { offset: v.count64(), leaderEpoch: v.int32(), committedAtMs: v.count64(), metadata: v.bytes16() };
+  const v = new FieldReader(value, "a committed offset");
+  v.version(VERSION);
+  const offsetValue: OffsetValue = { offset: v.int64(0), leaderEpoch: v.int32(), committedAtMs: v.int64(0), metadata: v.bytes16() };
   v.end();
   return { kind: "offset", key: offsetKey, value: offsetValue };
+}
+function decodeMembership(kind: number, k: FieldReader, value: Uint8Array | null): GroupRecord {
+  k.version(VERSION);
+  const key = { tenant: k.text(), group: k.text() };
+  const memberId = kind === KIND_MEMBER ? k.text() : "";
+  k.end();
+  if (kind === KIND_GONE) {
+    if (value !== null) throw malformed("a removal with a value");
+    return { kind: "gone", key };
+  }
+  const read = <T>(what: string, decode: (v: FieldReader) => T): T | undefined => {
+    if (value === null) return undefined;
+    const v = new FieldReader(value, what);
+    v.version(VERSION);
+    const decoded = decode(v);
+    v.end();
+    return decoded;
+  };
+  if (kind === KIND_CLASSIC) return { kind: "classic", key, value: read("a classic group", decodeClassic) };
+  if (kind === KIND_CONSUMER) return { kind: "consumer", key, value: read("a group", decodeConsumer) };
+  return { kind: "member", key: { ...key, memberId }, value: read("a member", decodeMember) };
 }
 
 export const encodedBytes = (r: EncodedRecord): number => r.key.length + (r.value?.length ?? 0);

@@ -2,37 +2,34 @@ import { readInt16, readInt64, readUint32, writeInt16, writeInt32, writeInt64 } 
 import type { Crc32c } from "../log/checksum.ts";
 import { SluiceError } from "../model/index.ts";
 import { decodeGroupRecord, encodedBytes, encodeGroupRecord, type EncodedRecord, type GroupRecord } from "./record.ts";
-import { createShardState, replay, type ShardState } from "./state.ts";
+import { createShardState, replay, type Group, type ShardState } from "./state.ts";
 
 /**
- * Snapshot of a group shard, version 1: the records that, replayed in order, give the state. Big-endian.
+ * Snapshot of a group shard, version 2 (version 1 has 2 bytes for the length of a value): the records that, replayed in order, give the state. Big-endian.
  *
  *   at  bytes  field
  *    0    4    magic "SLGS"
- *    4    1    version (1)
+ *    4    1    version (2)
  *    5    3    zero
  *    8    4    shard
  *   12    8    next offset: the log continues here
  *   20    4    number of records
- *   24         records:  2 length of the key, key, 2 length of the value, value      (see record.ts; the owner record first)
+ *   24         records:  2 length of the key, key, 4 length of the value, value      (see record.ts; the owner record first)
  *   end - 4    CRC32C of everything before
  */
 const MAGIC = 0x534c_4753;
-const VERSION = 1;
+const VERSION = 2;
+const VERSION_SHORT_VALUES = 1;
 const HEADER_BYTES = 24;
 const CRC_BYTES = 4;
-const LENGTHS_BYTES = 4;
+const LENGTHS_BYTES = 6;
 
 export function encodeShardSnapshot(state: ShardState, shard: number, crc32c: Crc32c): Uint8Array {
   const records: EncodedRecord[] = [];
   if (state.epoch > 0) {
     records.push(encodeGroupRecord({ kind: "owner", epoch: state.epoch, member: state.member, instance: state.instance }));
   }
-  for (const { tenant, group, offsets } of state.groups.values()) {
-    for (const { topicId, partition, value } of offsets.values()) {
-      records.push(encodeGroupRecord({ kind: "offset", key: { tenant, group, topicId, partition }, value }));
-    }
-  }
+  for (const group of state.groups.values()) for (const record of groupRecords(group)) records.push(encodeGroupRecord(record));
   let total = HEADER_BYTES + CRC_BYTES;
   for (const r of records) total += LENGTHS_BYTES + encodedBytes(r);
   const bytes = new Uint8Array(total);
@@ -43,22 +40,35 @@ export function encodeShardSnapshot(state: ShardState, shard: number, crc32c: Cr
   writeInt32(bytes, 20, records.length);
   let at = HEADER_BYTES;
   for (const { key, value } of records) {
-    for (const part of [key, value as Uint8Array]) {
-      writeInt16(bytes, at, part.length);
-      bytes.set(part, at + 2);
-      at += 2 + part.length;
-    }
+    const bare = value as Uint8Array;
+    writeInt16(bytes, at, key.length);
+    bytes.set(key, at + 2);
+    writeInt32(bytes, at + 2 + key.length, bare.length);
+    bytes.set(bare, at + LENGTHS_BYTES + key.length);
+    at += LENGTHS_BYTES + key.length + bare.length;
   }
   writeInt32(bytes, at, crc32c(bytes.subarray(0, at)));
   return bytes;
+}
+
+/** The group record goes before its members. */
+function* groupRecords({ tenant, group, offsets, members }: Group): Generator<GroupRecord> {
+  const key = { tenant, group };
+  if (members?.kind === "classic") yield { kind: "classic", key, value: members };
+  if (members?.kind === "consumer") {
+    yield { kind: "consumer", key, value: members };
+    for (const [memberId, value] of members.members) yield { kind: "member", key: { ...key, memberId }, value };
+  }
+  for (const { topicId, partition, value } of offsets.values()) yield { kind: "offset", key: { tenant, group, topicId, partition }, value };
 }
 
 /** Throws CORRUPT_SEGMENT for damaged bytes or those of another shard, UNSUPPORTED_FORMAT for a version that is not known. */
 export function decodeShardSnapshot(bytes: Uint8Array, shard: number, crc32c: Crc32c): ShardState {
   const end = bytes.length - CRC_BYTES;
   if (end < HEADER_BYTES || readUint32(bytes, 0) !== MAGIC) throw damaged("it is none");
-  if (bytes[4] !== VERSION)
-    throw new SluiceError("UNSUPPORTED_FORMAT", `a shard snapshot of version ${bytes[4]}, this one knows ${VERSION}`);
+  const version = bytes[4];
+  if (version !== VERSION && version !== VERSION_SHORT_VALUES)
+    throw new SluiceError("UNSUPPORTED_FORMAT", `a shard snapshot of version ${version}, this one knows ${VERSION}`);
   if (readUint32(bytes, end) !== crc32c(bytes.subarray(0, end))) throw damaged("it fails its CRC");
   if (readUint32(bytes, 8) !== shard) throw damaged(`it is of shard ${readUint32(bytes, 8)}, not ${shard}`);
   const nextOffset = readInt64(bytes, 12);
@@ -66,14 +76,14 @@ export function decodeShardSnapshot(bytes: Uint8Array, shard: number, crc32c: Cr
   if (!Number.isSafeInteger(nextOffset) || nextOffset < 0) throw damaged("its offset is none");
   const state = createShardState();
   let at = HEADER_BYTES;
-  const part = (): Uint8Array => {
-    const length = at + 2 > end ? end : readInt16(bytes, at) & 0xffff;
-    if (at + 2 + length > end) throw damaged("a record is cut off");
-    at += 2 + length;
+  const part = (prefix: 2 | 4): Uint8Array => {
+    const length = at + prefix > end ? end : prefix === 2 ? readInt16(bytes, at) & 0xffff : readUint32(bytes, at);
+    if (at + prefix + length > end) throw damaged("a record is cut off");
+    at += prefix + length;
     return bytes.subarray(at - length, at);
   };
   for (let i = 0; i < count; i++) {
-    const record: GroupRecord = decodeGroupRecord(part(), part());
+    const record: GroupRecord = decodeGroupRecord(part(2), part(version === VERSION ? 4 : 2));
     replay(state, state.nextOffset, record);
   }
   if (at !== end) throw damaged("bytes follow its last record");

@@ -6,3 +6,4 @@ export * from "./murmur2.ts";
 export * from "./names.ts";
 export * from "./timers.ts";
 export * from "./topic-config.ts";
+export * from "./utf8.ts";

@@ -79,6 +79,20 @@ export const limits = {
   /** Log records of one commit: all of them go into one batch of the shard's log. */
   groupRequestBytesMax: 512 * KiB,
   groupsPerShardMax: 10_000,
+  /** Members of one group, also those that have only been told their id. */
+  groupMembersMax: 1_000,
+  /** Protocols that a member of a classic group offers. */
+  groupProtocolsPerMemberMax: 32,
+  /** What one member says: its protocols with their metadata, or the topics it subscribes to. */
+  groupMemberBytesMax: 256 * KiB,
+  /** Record of a classic group, members and assignments in it: alone in one batch of the shard's log. */
+  groupMembershipBytesMax: 900 * KiB,
+  /** Member ids, instance ids, rack ids, protocol names; what clients say of themselves is cut to it. */
+  groupTextBytesMax: 255,
+  /** Partitions that a member says it reads. */
+  groupOwnedPartitionsMax: 100_000,
+  /** A topic pattern of a subscription. */
+  groupPatternBytesMax: 1 * KiB,
   /** State of one group shard, in memory and in its snapshot. */
   groupStateBytesPerShardMax: 64 * MiB,
 } as const;

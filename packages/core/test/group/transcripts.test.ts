@@ -125,6 +125,7 @@ const showValue = (v: { offset: number; committedAtMs: number; metadata: Uint8Ar
   `${v.offset} at ${v.committedAtMs}${v.metadata.length === 0 ? "" : ` "${text.decode(v.metadata)}"`}`;
 function show(record: GroupRecord): string {
   if (record.kind === "owner") return `owner ${record.member} epoch ${record.epoch}`;
+  if (record.kind !== "offset") return `${record.kind} ${record.key.group}`;
   const { group, topicId, partition } = record.key;
   return `${group} ${topicId}/${partition} ${record.value === undefined ? "removed" : `= ${showValue(record.value)}`}`;
 }

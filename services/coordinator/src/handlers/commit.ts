@@ -11,7 +11,8 @@ import {
 } from "@sluice/core/model";
 import type { CommitRequest, CommittedOffset } from "@sluice/proto/v1/group";
 import type { CallContext } from "@sluice/rpc";
-import { deadlineOf, shardFor, type HandlerParts } from "./parts.ts";
+import type { Committer } from "../group-host.ts";
+import { deadlineOf, hostFor, type HandlerParts } from "./parts.ts";
 
 const utf8 = new TextEncoder();
 /** Part of the caller's time that the check of the partitions' ends may use. */
@@ -21,7 +22,7 @@ const CHECK_SHARE = 0.5;
 export function commit(parts: HandlerParts) {
   const { clock } = parts;
   return async (request: CommitRequest, context: CallContext) => {
-    const shard = shardFor(parts, request.group);
+    const host = hostFor(parts, request.group);
     if (request.offsets.length > limits.groupOffsetsPerRequestMax)
       throw new SluiceError(
         "INVALID_ARGUMENT",
@@ -34,7 +35,8 @@ export function commit(parts: HandlerParts) {
     const reply =
       offsets.length === 0
         ? { codes: [] }
-        : await shard.submit({ kind: "commit", tenant: DEFAULT_TENANT, group: request.group, offsets }, deadlineMs);
+        : await host.commit({ kind: "commit", tenant: DEFAULT_TENANT, group: request.group, offsets }, committer(request), deadlineMs);
+    parts.metrics.offsetsCommitted.inc(reply.codes.filter((code) => code === undefined).length);
     let next = 0;
     return {
       results: request.offsets.map(({ topic, partition }, i) => {
@@ -44,6 +46,8 @@ export function commit(parts: HandlerParts) {
     };
   };
 }
+
+const committer = ({ memberId, instanceId, memberEpoch }: CommitRequest): Committer => ({ memberId, instanceId, epoch: memberEpoch ?? -1 });
 
 const result = (topic: string, partition: number, code: ErrorCode | undefined) => ({
   topic,
@@ -80,7 +84,7 @@ async function check(
         // Nobody can say yet how far the partition goes; the caller tries again.
         return codeOf(error);
       }
-      return { topicId: topic.topicId, partition, offset, leaderEpoch: -1, metadata };
+      return { topicId: topic.topicId, partition, offset, leaderEpoch: o.leaderEpoch ?? -1, metadata };
     }),
   );
 }

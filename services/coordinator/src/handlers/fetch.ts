@@ -20,7 +20,15 @@ export function fetchCommitted(parts: HandlerParts) {
       );
     metrics.fetches.inc();
     const wanted = request.topics.length === 0 ? undefined : await wantedTopics(parts, request);
-    const entries = await shard.read(deadlineOf(clock, context), (state) => committedOffsets(state, DEFAULT_TENANT, request.group, wanted));
+    const key = { tenant: DEFAULT_TENANT, group: request.group };
+    const host = parts.groupsOf(shard);
+    const { memberId, memberEpoch } = request;
+    const { refused, entries } = await shard.read(deadlineOf(clock, context), (state) => ({
+      refused: memberEpoch === undefined ? undefined : host.mayFetch(state, key, memberId, memberEpoch),
+      entries: committedOffsets(state, key.tenant, key.group, wanted),
+    }));
+    if (refused !== undefined)
+      throw new SluiceError(refused, `member ${memberId} may not ask for offsets of group ${request.group} in epoch ${memberEpoch}`);
     const names = await topics.byIds(new Set(entries.map((e) => topicId(e.topicId))));
     let bytes = 0;
     const offsets = [];
@@ -34,6 +42,7 @@ export function fetchCommitted(parts: HandlerParts) {
         offset: BigInt(value.offset),
         metadata: utf8.decode(value.metadata),
         committedAtMs: BigInt(value.committedAtMs),
+        ...(value.leaderEpoch < 0 ? {} : { leaderEpoch: value.leaderEpoch }),
       });
     }
     if (bytes > limits.grpcReplyBytesMax)

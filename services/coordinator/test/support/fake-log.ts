@@ -30,6 +30,7 @@ export class FakePartition {
     return this.records.map(({ key, value }, at) => {
       const record = decodeGroupRecord(key, value);
       if (record.kind === "owner") return `${at} owner ${record.member}@${record.epoch}`;
+      if (record.kind !== "offset") return `${at} ${record.kind} ${record.key.group}`;
       return `${at} ${record.key.group} ${record.key.topicId}/${record.key.partition}=${record.value?.offset}`;
     });
   }

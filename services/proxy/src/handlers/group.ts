@@ -1,10 +1,16 @@
+import { codeOf, errorCodeOf, SluiceError } from "@sluice/core/model";
 import { GroupService } from "@sluice/proto/v1/group";
-import { defineAccess, implement, type ServiceRegistration } from "@sluice/rpc";
+import { defineAccess, implement, type CallContext, type ServiceRegistration } from "@sluice/rpc";
 import type { CoordinatorClient } from "../coordinator-client.ts";
 
 export const groupAccess = defineAccess(GroupService, {
   commit: { resource: "group", operation: "read" },
   fetch: { resource: "group", operation: "describe" },
+  heartbeat: { resource: "group", operation: "read" },
+  listGroups: { resource: "group", operation: "describe" },
+  describeGroup: { resource: "group", operation: "describe" },
+  deleteGroup: { resource: "group", operation: "delete" },
+  deleteOffsets: { resource: "group", operation: "delete" },
 });
 
 /** Calls about a group go to the coordinator of its shard. */
@@ -12,11 +18,52 @@ export function groupService(coordinators: CoordinatorClient): ServiceRegistrati
   return implement(groupAccess, {
     async commit(request, call) {
       await call.authorize(request.group);
-      return coordinators.call(request.group, call, false, (client, options) => client.commit(request, options));
+      return coordinators.call(request.group, call, "change", (client, options) => client.commit(request, options));
     },
     async fetch(request, call) {
       await call.authorize(request.group);
-      return coordinators.call(request.group, call, true, (client, options) => client.fetch(request, options));
+      return coordinators.call(request.group, call, "question", (client, options) => client.fetch(request, options));
+    },
+    async heartbeat(request, call) {
+      await call.authorize(request.group);
+      const clientHost = hostOf(call.peer);
+      const { error, errorMessage, response } = await coordinators.call(request.group, call, "change", (client, options) =>
+        client.consumerHeartbeat({ request, clientId: call.clientId, clientHost }, options),
+      );
+      if (error !== 0) throw new SluiceError(errorCodeOf(error), errorMessage);
+      if (response === undefined) throw new SluiceError("INTERNAL", "the coordinator's answer is empty");
+      return response;
+    },
+    async listGroups(request, call) {
+      const { groups, more } = await coordinators.list(request, call);
+      const shown = [];
+      for (const group of groups) if (await mayDescribe(call, group.group)) shown.push(group);
+      return { groups: shown, more };
+    },
+    async describeGroup(request, call) {
+      await call.authorize(request.group);
+      return coordinators.call(request.group, call, "question", (client, options) => client.describeGroup(request, options));
+    },
+    async deleteGroup(request, call) {
+      await call.authorize(request.group);
+      return coordinators.call(request.group, call, "change", (client, options) => client.deleteGroup(request, options));
+    },
+    async deleteOffsets(request, call) {
+      await call.authorize(request.group);
+      return coordinators.call(request.group, call, "change", (client, options) => client.deleteOffsets(request, options));
     },
   });
 }
+
+async function mayDescribe(call: CallContext, group: string): Promise<boolean> {
+  try {
+    await call.authorize(group);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === "PERMISSION_DENIED") return false;
+    throw error;
+  }
+}
+
+/** `10.0.0.1:4711` and `[::1]:4711` without the port. */
+const hostOf = (peer: string): string => peer.replace(/^ipv[46]:/, "").replace(/:\d+$/, "");

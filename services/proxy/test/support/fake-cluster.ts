@@ -25,6 +25,7 @@ import {
   type ServiceKind,
   type TopicRecord,
 } from "@sluice/core/model";
+import { shardOfGroup } from "@sluice/core/group";
 import { BatchCursor, newBatchHeader, readBatchHeader, stampBatch } from "@sluice/core/log";
 import {
   dataCodec,
@@ -51,6 +52,7 @@ import { createListener, silentLogger, systemClock, systemRandom } from "@sluice
 import type { ServiceEnvironment } from "@sluice/service";
 
 const CLUSTER_ID = "0c0ffee0-0000-4000-8000-000000000001";
+const SHARDS = 2;
 const internal = { resource: "cluster", operation: "internal" } as const;
 
 /** The log of one partition, in memory, as its owner and its storage node have it. */
@@ -86,6 +88,7 @@ export class FakeCluster implements AsyncDisposable {
   readonly reports: string[] = [];
   /** The coordinator refuses calls with a code, in order; then all are taken. */
   readonly coordinatorRefusals: ErrorCode[] = [];
+  readonly heartbeats: { readonly group: string; readonly clientId: string; readonly clientHost: string }[] = [];
   readonly #committed = new Map<string, CommitRequest["offsets"]>();
   reads = 0;
   readonly #held: (() => void)[] = [];
@@ -97,7 +100,7 @@ export class FakeCluster implements AsyncDisposable {
   async start(): Promise<void> {
     await this.put(
       this.keys.cluster,
-      clusterCodec.encode({ clusterId: CLUSTER_ID, generation: 0, featureLevel: 1, shardCount: 2, shardHash: "murmur2" }),
+      clusterCodec.encode({ clusterId: CLUSTER_ID, generation: 0, featureLevel: 1, shardCount: SHARDS, shardHash: "murmur2" }),
     );
     this.#nodes = await listenLinks(this.#context("segment-store", "store-1", "inc-1"), {
       address: "127.0.0.1:0",
@@ -304,12 +307,52 @@ export class FakeCluster implements AsyncDisposable {
       describeBroker: () => ({ partitions: [] }),
     });
   }
+  addGroup(group: string): void {
+    this.#committed.set(group, []);
+  }
   #coordinatorRpc() {
     const refuse = (): void => {
       const code = this.coordinatorRefusals.shift();
       if (code !== undefined) throw new SluiceError(code, "refused by the script");
     };
-    return implement(defineAccess(CoordinatorService, { commit: internal, fetch: internal }), {
+    const unscripted = (): never => {
+      throw new SluiceError("INTERNAL", "not scripted");
+    };
+    const access = defineAccess(CoordinatorService, {
+      commit: internal,
+      fetch: internal,
+      joinGroup: internal,
+      syncGroup: internal,
+      heartbeat: internal,
+      leaveGroup: internal,
+      consumerHeartbeat: internal,
+      listShardGroups: internal,
+      describeGroup: internal,
+      deleteGroup: internal,
+      deleteOffsets: internal,
+    });
+    return implement(access, {
+      joinGroup: unscripted,
+      syncGroup: unscripted,
+      heartbeat: unscripted,
+      leaveGroup: unscripted,
+      consumerHeartbeat: ({ request, clientId, clientHost }) => {
+        refuse();
+        this.heartbeats.push({ group: request?.group ?? "", clientId, clientHost });
+        if (request?.memberEpoch === 99) return { error: errorNumber("FENCED_MEMBER_EPOCH"), errorMessage: "fenced by the script" };
+        return { response: { memberId: request?.memberId ?? "", memberEpoch: 1, heartbeatIntervalMs: 5 } };
+      },
+      listShardGroups: ({ shard, request }) => {
+        refuse();
+        const here = [...this.#committed.keys()].filter((group) => shardOfGroup(group, SHARDS) === shard).sort();
+        const after = here.filter((group) => group > (request?.after ?? ""));
+        const limit = request?.limit ?? 0;
+        const groups = after.slice(0, limit).map((group) => ({ group, kind: "classic", state: "Empty", protocolType: "" }));
+        return { response: { groups, more: after.length > limit } };
+      },
+      describeGroup: unscripted,
+      deleteGroup: unscripted,
+      deleteOffsets: unscripted,
       commit: (request) => {
         refuse();
         this.#committed.set(request.group, request.offsets);
