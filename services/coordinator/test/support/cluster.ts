@@ -6,7 +6,7 @@ import { createRpcClient, type RpcClient } from "@sluice/rpc";
 import { createHealth, createListener, createMetrics, systemClock, systemRandom, type Health, type Metrics } from "@sluice/runtime";
 import { RecordingLogger } from "@sluice/runtime/testing";
 import { PartitionEnds } from "../../src/partition-ends.ts";
-import { createCoordinator, type Coordinator } from "../../src/service.ts";
+import { createCoordinator, type Coordinator, type CoordinatorOptions } from "../../src/service.ts";
 import { FakeLog, FakePartition } from "./fake-log.ts";
 
 export const SHARDS = 4;
@@ -49,7 +49,7 @@ export class TestCluster implements AsyncDisposable {
   async put(key: string, value: Uint8Array): Promise<void> {
     await this.store.txn({ compare: [], then: [{ kind: "put", key, value }] });
   }
-  async coordinator(id: string): Promise<Running> {
+  async coordinator(id: string, more: Pick<CoordinatorOptions, "groups" | "expiryCheckMs"> = {}): Promise<Running> {
     const lines = new RecordingLogger();
     const metrics = createMetrics({ service: "coordinator" });
     const health = createHealth("coordinator", systemClock);
@@ -70,6 +70,7 @@ export class TestCluster implements AsyncDisposable {
       metrics,
       health,
       topicSweepMs: 20,
+      ...more,
       rpcListener: createListener("rpc", { bind: "127.0.0.1:0" }),
       logs: {
         log: (shard) => new FakeLog(this.partitions[shard] as FakePartition),
