@@ -2,7 +2,7 @@ import { type BatchHeader, parseBatchHeader } from "@sluice/core/log";
 import { type ErrorCode, errorNumber, SluiceError } from "@sluice/core/model";
 import { AdminService, type Topic } from "@sluice/proto/v1/admin";
 import { ConsumeService, type ConsumeRequest, type Position } from "@sluice/proto/v1/consume";
-import { GroupService } from "@sluice/proto/v1/group";
+import { groups } from "./fake-groups.ts";
 import { ProduceService, type ProduceStreamRequest } from "@sluice/proto/v1/produce";
 import { type AccessTable, createRpcServer, defineAccess, implement, type RpcServer } from "@sluice/rpc";
 import { createListener, systemClock } from "@sluice/runtime";
@@ -123,35 +123,6 @@ const admin = (cluster: FakeCluster) =>
       cluster.check();
       return { clusterId: "c", generation: 1, members: [], controller: "controller-1", topics: cluster.topics.size };
     },
-  });
-
-const groups = (cluster: FakeCluster) =>
-  implement(defineAccess(GroupService, open(GroupService)), {
-    async commit(request) {
-      const results = request.offsets.map((o) => {
-        const known = cluster.topics.has(o.topic);
-        if (known) cluster.commits.set(`${request.group}/${o.topic}/${o.partition}`, { offset: Number(o.offset), metadata: o.metadata });
-        return { topic: o.topic, partition: o.partition, error: known ? 0 : errorNumber("UNKNOWN_TOPIC"), errorMessage: known ? "" : "no" };
-      });
-      return { results };
-    },
-    async fetch(request) {
-      const offsets = [...cluster.commits].flatMap(([key, c]) => {
-        const [group, topic = "", partition] = key.split("/");
-        if (group !== request.group) return [];
-        return [{ topic, partition: Number(partition), offset: BigInt(c.offset), metadata: c.metadata, committedAtMs: 5n }];
-      });
-      return { offsets };
-    },
-    heartbeat: () => {
-      throw new SluiceError("GROUP_LIMIT", "this cluster has no members");
-    },
-    listGroups: () => ({ groups: [], more: false }),
-    describeGroup: () => {
-      throw new SluiceError("GROUP_NOT_FOUND", "no such group");
-    },
-    deleteGroup: () => ({}),
-    deleteOffsets: () => ({ results: [] }),
   });
 
 const produce = (cluster: FakeCluster) =>

@@ -23,7 +23,6 @@ type Client = RpcClient<typeof CoordinatorService>;
 export type CallKind = "question" | "change" | "waiting";
 /** How long the caller has, on the monotonic clock, and when it gives up. */
 export type Caller = Pick<CallContext, "deadlineMs" | "signal">;
-export type CoordinatorRpc = Client;
 export interface CoordinatorCallOptions {
   readonly timeoutMs: number;
   readonly signal: AbortSignal;

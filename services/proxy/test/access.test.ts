@@ -64,7 +64,7 @@ describe("access", () => {
     await using cluster = new FakeCluster();
     await cluster.start();
     await cluster.topic("secret", 1);
-    cluster.addGroup("secret");
+    cluster.coordinator.addGroup("secret");
     const asked: AccessRequest[] = [];
     await using p = await startProxy(cluster, "proxy-1", {
       authorize: (_principal, request) => {
@@ -90,12 +90,37 @@ describe("access", () => {
     await using cluster = new FakeCluster();
     await cluster.start();
     await using p = await startProxy(cluster);
-    cluster.coordinatorRefusals.push("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE");
+    cluster.coordinator.refusals.push("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE");
     const offsets = [{ topic: "t", partition: 0, offset: 5n }];
     const committed = await p.groups.commit({ group: "g", offsets }, { timeoutMs });
     expect(committed.results.map((r) => [r.topic, r.partition, r.error])).toEqual([["t", 0, 0]]);
     expect((await p.groups.fetch({ group: "g" }, { timeoutMs })).offsets.map((o) => o.offset)).toEqual([5n]);
     await expect(p.groups.fetch({ group: "bad\nname" }, { timeoutMs })).rejects.toMatchObject({ code: "INVALID_GROUP" });
+  });
+
+  test("a member's heartbeat carries who it is; what its group says is the error", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    expect(await p.groups.heartbeat({ group: "g", memberId: "m" }, { timeoutMs })).toMatchObject({ memberId: "m", memberEpoch: 1 });
+    expect(cluster.coordinator.heartbeats).toMatchObject([{ group: "g", clientHost: "127.0.0.1" }]);
+    await expect(p.groups.heartbeat({ group: "g", memberEpoch: 99 }, { timeoutMs })).rejects.toMatchObject({ code: "FENCED_MEMBER_EPOCH" });
+  });
+
+  test("groups of all shards are listed in order, a page at a time", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const names = Array.from({ length: 7 }, (_, i) => `group-${i}`);
+    for (const name of names.toReversed()) cluster.coordinator.addGroup(name);
+    cluster.coordinator.refusals.push("NOT_COORDINATOR");
+    const seen: string[] = [];
+    for (let more = true; more;) {
+      const page = await p.groups.listGroups({ after: seen.at(-1) ?? "", limit: 3 }, { timeoutMs });
+      seen.push(...page.groups.map((g) => g.group));
+      more = page.more;
+    }
+    expect(seen).toEqual(names);
   });
 
   test("topics of the cluster take no records from clients", async () => {

@@ -1,3 +1,4 @@
+import { FakeCoordinator } from "./fake-coordinator.ts";
 import {
   assignmentCodec,
   clusterCodec,
@@ -25,7 +26,6 @@ import {
   type ServiceKind,
   type TopicRecord,
 } from "@sluice/core/model";
-import { shardOfGroup } from "@sluice/core/group";
 import { BatchCursor, newBatchHeader, readBatchHeader, stampBatch } from "@sluice/core/log";
 import {
   dataCodec,
@@ -44,9 +44,7 @@ import {
 import { openEmbeddedMetadata } from "@sluice/metadata";
 import { memoryObjectStore } from "@sluice/object-store";
 import { BrokerService } from "@sluice/proto/internal/v1/broker";
-import { CoordinatorService } from "@sluice/proto/internal/v1/coordinator";
 import { ControllerService } from "@sluice/proto/internal/v1/controller";
-import type { CommitRequest } from "@sluice/proto/v1/group";
 import { createRpcServer, defineAccess, implement, type RpcServer } from "@sluice/rpc";
 import { createListener, silentLogger, systemClock, systemRandom } from "@sluice/runtime";
 import type { ServiceEnvironment } from "@sluice/service";
@@ -87,9 +85,7 @@ export class FakeCluster implements AsyncDisposable {
   holding = false;
   readonly reports: string[] = [];
   /** The coordinator refuses calls with a code, in order; then all are taken. */
-  readonly coordinatorRefusals: ErrorCode[] = [];
-  readonly heartbeats: { readonly group: string; readonly clientId: string; readonly clientHost: string }[] = [];
-  readonly #committed = new Map<string, CommitRequest["offsets"]>();
+  readonly coordinator = new FakeCoordinator(SHARDS);
   reads = 0;
   readonly #held: (() => void)[] = [];
   readonly #subscribers = new Map<string, { readonly link: Link; readonly number: number }[]>();
@@ -111,7 +107,7 @@ export class FakeCluster implements AsyncDisposable {
       listener: createListener("rpc", { bind: "127.0.0.1:0" }),
       logger: silentLogger,
       clock: systemClock,
-      services: [this.#brokerRpc(), this.#controllerRpc(), this.#coordinatorRpc()],
+      services: [this.#brokerRpc(), this.#controllerRpc(), this.coordinator.service()],
     });
     await this.#rpc.start();
     await this.startBroker();
@@ -305,63 +301,6 @@ export class FakeCluster implements AsyncDisposable {
         return { epoch: log.epoch, logStartOffset: 0n, lastStableOffset: end, highWatermark: end };
       },
       describeBroker: () => ({ partitions: [] }),
-    });
-  }
-  addGroup(group: string): void {
-    this.#committed.set(group, []);
-  }
-  #coordinatorRpc() {
-    const refuse = (): void => {
-      const code = this.coordinatorRefusals.shift();
-      if (code !== undefined) throw new SluiceError(code, "refused by the script");
-    };
-    const unscripted = (): never => {
-      throw new SluiceError("INTERNAL", "not scripted");
-    };
-    const access = defineAccess(CoordinatorService, {
-      commit: internal,
-      fetch: internal,
-      joinGroup: internal,
-      syncGroup: internal,
-      heartbeat: internal,
-      leaveGroup: internal,
-      consumerHeartbeat: internal,
-      listShardGroups: internal,
-      describeGroup: internal,
-      deleteGroup: internal,
-      deleteOffsets: internal,
-    });
-    return implement(access, {
-      joinGroup: unscripted,
-      syncGroup: unscripted,
-      heartbeat: unscripted,
-      leaveGroup: unscripted,
-      consumerHeartbeat: ({ request, clientId, clientHost }) => {
-        refuse();
-        this.heartbeats.push({ group: request?.group ?? "", clientId, clientHost });
-        if (request?.memberEpoch === 99) return { error: errorNumber("FENCED_MEMBER_EPOCH"), errorMessage: "fenced by the script" };
-        return { response: { memberId: request?.memberId ?? "", memberEpoch: 1, heartbeatIntervalMs: 5 } };
-      },
-      listShardGroups: ({ shard, request }) => {
-        refuse();
-        const here = [...this.#committed.keys()].filter((group) => shardOfGroup(group, SHARDS) === shard).sort();
-        const after = here.filter((group) => group > (request?.after ?? ""));
-        const limit = request?.limit ?? 0;
-        const groups = after.slice(0, limit).map((group) => ({ group, kind: "classic", state: "Empty", protocolType: "" }));
-        return { response: { groups, more: after.length > limit } };
-      },
-      describeGroup: unscripted,
-      deleteGroup: unscripted,
-      deleteOffsets: unscripted,
-      commit: (request) => {
-        refuse();
-        this.#committed.set(request.group, request.offsets);
-        return { results: request.offsets.map(({ topic, partition }) => ({ topic, partition })) };
-      },
-      fetch: (request) => {
-        refuse();
-        return { offsets: this.#committed.get(request.group) ?? [] };
-      },
     });
   }
   #controllerRpc() {
