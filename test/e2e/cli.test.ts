@@ -4,7 +4,12 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { codeOf } from "@sluice/core/model";
+import { ProduceService } from "@sluice/proto/v1/produce";
+import { createRpcClient } from "@sluice/rpc";
 import { ensureEtcd34, tempDir, type TempDir } from "@sluice/test-support";
+import { until } from "./support/cluster.ts";
 import { sluice, startSluice } from "./support/sluice-command.ts";
 
 interface Entry {
@@ -40,6 +45,7 @@ async function ok(args: readonly string[], input?: string | Uint8Array): Promise
   expect({ args, ...result }).toMatchObject({ code: 0 });
   return result.out;
 }
+const messageOf = (error: unknown): string => (error as { message?: string } | undefined)?.message ?? "stored";
 const jsonl = (text: string): Line[] =>
   text
     .split("\n")
@@ -245,6 +251,48 @@ describe("processes", () => {
     expect(await onCluster("stop", "broker-1")).toMatchObject({ code: 0 });
     expect(await onCluster("start", "broker-1")).toMatchObject({ code: 0 });
     expect(await onCluster("kill", "store-9")).toMatchObject({ code: 2 });
+  }, 120_000);
+  test("with one storage node left everybody is told why nothing is stored, and how much was not", async () => {
+    await ok(["topic", "create", "starved", "--partitions", "1"]);
+    await ok(["produce", "starved"], "zero\n");
+    expect(await onCluster("kill", "store-2", "store-3")).toMatchObject({ code: 0 });
+    const client = createRpcClient(ProduceService, endpoint);
+    const record = { value: Buffer.from("unary"), headers: [], timestampMs: 0n };
+    const request = { topic: "starved", partition: 0, data: { case: "records" as const, value: { records: [record] } } };
+    try {
+      const producer = startSluice(["produce", "starved"], { endpoint });
+      producer.child.stdin!.write("one\ntwo\n");
+      // The first may have been begun before the broker knew.
+      await until("the reason is told", 15_000, async () => {
+        const error: unknown = await client.produce(request, { timeoutMs: 2_000 }).catch((e: unknown) => e);
+        return codeOf(error) === "NOT_ENOUGH_REPLICAS" || `${codeOf(error)}: ${messageOf(error)}`;
+      });
+      const late = (await client.produce(request, { timeoutMs: 1_000 }).catch((e: unknown) => e)) as Error;
+      expect(late.message).toContain("NOT_ENOUGH_REPLICAS");
+      await until("status shows it", 15_000, async () => {
+        const { out } = await run(["status"]);
+        return out.includes("take no records: storage nodes 1 of at least 2") || out;
+      });
+      producer.child.kill("SIGINT");
+      await producer.until("interrupted: 2 records are not acknowledged yet");
+      const { code, err } = await producer.done;
+      expect(code).toBe(130);
+      expect(err).toContain("0 of 2 records acknowledged");
+      expect(err).toContain("2 not acknowledged, they may or may not be stored");
+      const hasty = startSluice(["produce", "starved"], { endpoint });
+      hasty.child.stdin!.write("three\n");
+      await sleep(1_500);
+      hasty.child.kill("SIGINT");
+      await hasty.until("interrupted: 1 records");
+      hasty.child.kill("SIGINT");
+      const end = await hasty.done;
+      expect([end.code, end.err]).toEqual([130, expect.stringContaining("1 not acknowledged")]);
+    } finally {
+      client.close();
+      expect(await onCluster("start", "store-2", "store-3")).toMatchObject({ code: 0 });
+    }
+    await ok(["produce", "starved"], "last\n");
+    expect(await ok(["consume", "starved", "--exit-on-end"])).toMatch(/^zero\n[^]*last\n$/);
   }, 120_000);
   test("a stranger that got the number of a process that has gone is left alone", async () => {
     const stranger = spawn("sleep", ["60"], { stdio: "ignore" });

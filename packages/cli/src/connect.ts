@@ -8,10 +8,15 @@ export interface ConnectionOptions {
   readonly endpoint?: string | undefined;
 }
 
-/** Connects, runs the work, closes. An interrupt ends what is pending with CANCELLED when `signal` is given. */
-export async function withConnection<T>(terminal: Terminal, options: ConnectionOptions, work: (sluice: Sluice) => Promise<T>): Promise<T> {
+/** Connects, runs the work, closes. What is pending ends at once with CANCELLED, or as unknown, when `signal` is given and aborts. */
+export async function withConnection<T>(
+  terminal: Terminal,
+  options: ConnectionOptions,
+  work: (sluice: Sluice) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
   const text = options.endpoint ?? terminal.env["SLUICE_ENDPOINT"] ?? "";
   const endpoints = endpointList(text === "" ? DEFAULT_ENDPOINT : text);
-  await using sluice = await connect({ endpoints, clientId: "sluice-cli" });
+  await using sluice = await connect({ endpoints, clientId: "sluice-cli", ...(signal && { signal }) });
   return await work(sluice);
 }

@@ -1,3 +1,4 @@
+import { writeSync } from "node:fs";
 import type { Readable } from "node:stream";
 import { exitCodes } from "./exit.ts";
 
@@ -10,9 +11,17 @@ export interface Terminal {
   readonly input: Readable;
   readonly inputIsTerminal: boolean;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Aborts at the first SIGINT or SIGTERM; the second one ends the process at once. */
-  interrupts(): AbortSignal;
+  /** Aborts at the first SIGINT or SIGTERM; the second one ends the process at once, after `lastWord` has been said. */
+  interrupts(lastWord?: () => string): AbortSignal;
   flush(): Promise<void>;
+}
+
+function writeNow(fd: number, text: string): void {
+  try {
+    writeSync(fd, `${text}\n`);
+  } catch {
+    // Full or gone: nobody can be told.
+  }
 }
 
 /** The real one. A reader that closes the pipe (`| head`) is a normal end: the process exits 0 and says nothing. */
@@ -24,6 +33,7 @@ export function processTerminal(): Terminal {
   // With standard error gone there is nobody to tell.
   stderr.on("error", () => undefined);
   let interrupted: AbortController | undefined;
+  let lastWord: (() => string) | undefined;
   return {
     out(data) {
       if (stdout.write(data)) return Promise.resolve();
@@ -37,11 +47,16 @@ export function processTerminal(): Terminal {
       return process.stdin.isTTY;
     },
     env: process.env,
-    interrupts() {
+    interrupts(said) {
+      lastWord = said ?? lastWord;
       if (interrupted !== undefined) return interrupted.signal;
       const controller = (interrupted = new AbortController());
       const onSignal = (): void => {
-        if (controller.signal.aborted) process.exit(exitCodes.interrupted);
+        if (controller.signal.aborted) {
+          // Written before the exit, also into a pipe.
+          if (lastWord !== undefined) writeNow(stderr.fd, lastWord());
+          process.exit(exitCodes.interrupted);
+        }
         controller.abort();
       };
       process.on("SIGINT", onSignal);

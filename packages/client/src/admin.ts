@@ -61,8 +61,17 @@ export function createAdmin(call: Call): Admin {
     },
     async describeCluster(options) {
       const c = await call((link, o) => link.admin.describeCluster({}, o), options);
-      const { clusterId, generation, controller, topics, partitions, partitionsOffline } = c;
-      return { clusterId, generation, members: c.members.map(memberInfo), controller, topics, partitions, partitionsOffline };
+      const { clusterId, generation, controller, topics, partitions, partitionsOffline, partitionsUnwritable } = c;
+      return {
+        clusterId,
+        generation,
+        members: c.members.map(memberInfo),
+        controller,
+        topics,
+        partitions,
+        partitionsOffline,
+        partitionsUnwritable,
+      };
     },
     listOffsets: (topic, position, options) => listOffsets(call, topic, position, options?.partitions, options),
   };

@@ -278,6 +278,8 @@ export interface ClusterDescription {
   readonly partitions: number;
   /** Partitions that no broker serves now. */
   readonly partitionsOffline: number;
+  /** Partitions that take no records now: without a broker, or with fewer than two storage nodes in the cluster. */
+  readonly partitionsUnwritable: number;
 }
 export interface MemberInfo {
   readonly service: string;

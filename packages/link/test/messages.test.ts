@@ -125,7 +125,7 @@ describe("message codecs", () => {
       produceCodec,
       fc.record({ topicId, partition: u32, expectedBaseOffset: mark, fenceToken: mark, deadlineMs: u32, flags: u32, annotations }),
     ));
-  test("produced, with and without an owner hint", () =>
+  test("produced, with and without an owner hint and a cause", () =>
     check(
       producedCodec,
       fc.record({
@@ -135,6 +135,7 @@ describe("message codecs", () => {
         lastOffset: mark,
         logAppendTimeMs: mark,
         logStart: mark,
+        cause: u16,
         ownerHint: fc.constantFrom("", "broker-1", "x".repeat(64)),
       }),
     ));

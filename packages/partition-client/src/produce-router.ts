@@ -20,6 +20,8 @@ export interface ProduceOutcome {
   readonly appendTimeMs: number;
   readonly logStart: number;
   readonly throttleMs: number;
+  /** What the call was held for when its time ran out, as far as it is known. */
+  readonly cause?: ErrorCode;
 }
 export interface ProduceCall {
   readonly partition: PartitionId;
@@ -49,6 +51,8 @@ interface Pending extends ProduceCall {
   readonly number: number;
   /** Some attempt may have been stored. */
   uncertain: boolean;
+  /** Why the last attempt came to nothing. */
+  cause: ErrorCode | undefined;
 }
 /**
  * The calls of one partition. `queue` holds, in order, what is not on its way; `inFlight` counts what is. After an answer that says "not
@@ -63,6 +67,8 @@ interface Lane {
   retryAtMs: number;
   retries: number;
   hint: MemberId | undefined;
+  /** Why the last attempt came to nothing. */
+  cause: ErrorCode | undefined;
   /** Where the calls in flight went. Others wait for their answers before they go elsewhere: that keeps the order. */
   target: Link | undefined;
   /**
@@ -89,6 +95,9 @@ const NOT_STORED: ReadonlySet<ErrorCode> = new Set([
 /** Answers after which an idempotent batch may simply go again. */
 const UNCERTAIN: ReadonlySet<ErrorCode> = new Set(["OUTCOME_UNKNOWN", "TIMED_OUT"]);
 
+/** Causes that tell a caller whose time is over, and whose batch is not stored, more than that it is over. */
+const EXPLAINS: ReadonlySet<ErrorCode> = new Set(["NOT_ENOUGH_REPLICAS"]);
+
 /** Sends batches to the owners of their partitions and holds them, within their deadlines, while a partition moves. */
 export class ProduceRouter {
   readonly #options: ProduceRouterOptions;
@@ -112,7 +121,7 @@ export class ProduceRouter {
     const { heldBytesMax } = this.#options;
     if (this.#closed) return call.done(failure("SHUTTING_DOWN"));
     if (this.#heldBytes > 0 && this.#heldBytes + call.batch.length > heldBytesMax) return call.done(failure("OVERLOADED", THROTTLE_MS));
-    const pending: Pending = { ...call, number: ++this.#number, uncertain: false };
+    const pending: Pending = { ...call, number: ++this.#number, uncertain: false, cause: undefined };
     this.#heldBytes += call.batch.length;
     const key = partitionKey(call.partition);
     let lane = this.#lanes.get(key);
@@ -125,6 +134,7 @@ export class ProduceRouter {
         retryAtMs: 0,
         retries: 0,
         hint: undefined,
+        cause: undefined,
         target: undefined,
         proven: undefined,
       };
@@ -175,7 +185,7 @@ export class ProduceRouter {
       const call = lane.queue[0] as Pending;
       if (call.deadlineMs <= now) {
         lane.queue.shift();
-        this.#expire(call);
+        this.#expire(lane, call);
         continue;
       }
       lane.queue.shift();
@@ -209,6 +219,7 @@ export class ProduceRouter {
       link.release(frame.creditBytes);
       if (a.code === 0) {
         lane.retries = 0;
+        lane.cause = undefined;
         lane.hint = undefined;
         lane.proven = link;
         this.#finish(call, {
@@ -229,20 +240,31 @@ export class ProduceRouter {
         a.ownerHint === "" ? undefined : (a.ownerHint as MemberId),
         a.throttleMs,
         a.baseOffset,
+        a.cause === 0 ? undefined : errorCodeOf(a.cause),
       );
     });
   }
 
-  #retryOrFail(lane: Lane, call: Pending, code: ErrorCode, hint: MemberId | undefined, throttleMs: number, baseOffset = -1): void {
+  #retryOrFail(
+    lane: Lane,
+    call: Pending,
+    code: ErrorCode,
+    hint: MemberId | undefined,
+    throttleMs: number,
+    baseOffset = -1,
+    cause?: ErrorCode,
+  ): void {
     const { clock } = this.#options;
     const uncertain = UNCERTAIN.has(code);
     // A batch whose earlier neighbour is about to go again is only early, not wrong.
     const early = code === "OUT_OF_ORDER_SEQUENCE" && lane.held;
     const again = NOT_STORED.has(code) || (call.idempotent && (uncertain || early));
     if (uncertain) call.uncertain = true;
+    call.cause = cause ?? (uncertain ? call.cause : code);
+    lane.cause = call.cause;
     if (!again || this.#closed || call.deadlineMs <= clock.monotonicMs()) {
-      if (again) this.#expire(call);
-      else this.#finish(call, { ...failure(code, throttleMs), baseOffset });
+      if (again) this.#expire(lane, call);
+      else this.#finish(call, { ...failure(code, throttleMs, uncertain ? call.cause : undefined), baseOffset });
       this.#pump(lane);
       return;
     }
@@ -258,8 +280,12 @@ export class ProduceRouter {
     this.#pump(lane);
   }
 
-  #expire(call: Pending): void {
-    this.#finish(call, failure(call.uncertain ? "OUTCOME_UNKNOWN" : "TIMED_OUT"));
+  #expire(lane: Lane, call: Pending): void {
+    // One that was not sent waited behind those that were, or there was nobody to send it to.
+    const cause =
+      call.cause ?? lane.cause ?? (this.#options.links.ownerOf(call.partition) === undefined ? "PARTITION_RECOVERING" : "LINK_DOWN");
+    const certain = EXPLAINS.has(cause) ? cause : "TIMED_OUT";
+    this.#finish(call, failure(call.uncertain ? "OUTCOME_UNKNOWN" : certain, 0, cause));
   }
   #finish(call: Pending, outcome: ProduceOutcome): void {
     this.#heldBytes -= call.batch.length;
@@ -277,7 +303,7 @@ export class ProduceRouter {
           const call = lane.queue[i] as Pending;
           if (call.deadlineMs <= now) {
             lane.queue.splice(i, 1);
-            this.#expire(call);
+            this.#expire(lane, call);
           }
         }
         this.#pump(lane);
@@ -292,11 +318,12 @@ function insertInOrder(queue: Pending[], call: Pending): void {
   while (at > 0 && (queue[at - 1] as Pending).number > call.number) at -= 1;
   queue.splice(at, 0, call);
 }
-const failure = (code: ErrorCode, throttleMs = 0): ProduceOutcome => ({
+const failure = (code: ErrorCode, throttleMs = 0, cause?: ErrorCode): ProduceOutcome => ({
   code: errorNumber(code),
   baseOffset: -1,
   lastOffset: -1,
   appendTimeMs: -1,
   logStart: -1,
   throttleMs,
+  ...(cause !== undefined && cause !== code && { cause }),
 });

@@ -13,6 +13,7 @@ function setup(heldBytesMax = 1_000) {
   links.up.set(a, first);
   const router = new ProduceRouter({ clock, timers, links: links.links, heldBytesMax });
   const outcomes: [string, Outcome][] = [];
+  const causes = new Map<string, ErrorCode | undefined>();
   const produce = (name: string, options: { idempotent?: boolean; deadlineMs?: number } = {}): void =>
     router.produce({
       partition,
@@ -21,7 +22,10 @@ function setup(heldBytesMax = 1_000) {
       expectedBaseOffset: -1,
       fenceToken: -1,
       deadlineMs: clock.monotonicMs() + (options.deadlineMs ?? 30_000),
-      done: (o) => outcomes.push([name, o.code === 0 ? o.baseOffset : errorCodeOf(o.code)]),
+      done: (o) => {
+        outcomes.push([name, o.code === 0 ? o.baseOffset : errorCodeOf(o.code)]);
+        causes.set(name, o.cause);
+      },
     });
   /** A first batch, stored: the owner is known to take more. */
   const prove = (): void => {
@@ -29,7 +33,7 @@ function setup(heldBytesMax = 1_000) {
     first.ok(0);
     outcomes.length = 0;
   };
-  return { clock, links, first, router, outcomes, produce, prove };
+  return { clock, links, first, router, outcomes, causes, produce, prove };
 }
 
 describe("produce router", () => {
@@ -147,6 +151,38 @@ describe("produce router", () => {
     );
     expect(router.heldBytes).toBe(0);
     expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("what a call was held for is told when its time is over", () => {
+    const { clock, links, first, produce, prove, outcomes, causes } = setup();
+    prove();
+    produce("starved", { idempotent: true, deadlineMs: 500 });
+    produce("begun", { idempotent: true, deadlineMs: 500 });
+    produce("plain", { deadlineMs: 500 });
+    first.refuse("NOT_ENOUGH_REPLICAS");
+    first.refuse("TIMED_OUT", "", "NOT_ENOUGH_REPLICAS");
+    first.refuse("TIMED_OUT", "", "NOT_ENOUGH_REPLICAS");
+    produce("behind", { deadlineMs: 500 });
+    first.writable = false;
+    clock.advance(600);
+    expect(Object.fromEntries(outcomes)).toEqual({
+      behind: "NOT_ENOUGH_REPLICAS",
+      plain: "TIMED_OUT",
+      starved: "NOT_ENOUGH_REPLICAS",
+      begun: "OUTCOME_UNKNOWN",
+    });
+    expect([causes.get("starved"), causes.get("begun"), causes.get("plain")]).toEqual([
+      undefined,
+      "NOT_ENOUGH_REPLICAS",
+      "NOT_ENOUGH_REPLICAS",
+    ]);
+    first.writable = true;
+    prove();
+    links.up.delete(a);
+    produce("nobody", { deadlineMs: 500 });
+    links.owner = undefined;
+    clock.advance(600);
+    expect([outcomes.at(-1), causes.get("nobody")]).toEqual([["nobody", "TIMED_OUT"], "PARTITION_RECOVERING"]);
   });
 
   test("bytes are bounded: the next one is refused at once, one alone may be larger", () => {

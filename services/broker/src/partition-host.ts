@@ -45,6 +45,8 @@ export interface AppendOutcome {
   readonly logStart: number;
   readonly throttleMs: number;
   readonly target: MemberId | undefined;
+  /** TIMED_OUT: number of what the batch waited for; 0 = not known. */
+  readonly cause?: number;
 }
 export interface BarrierOutcome {
   readonly code: number;
@@ -238,6 +240,7 @@ export class PartitionHost {
       logStart: effect.logStart,
       throttleMs: effect.throttleMs,
       target: effect.target,
+      cause: effect.cause === undefined ? 0 : errorNumber(effect.cause),
     });
   }
 

@@ -111,7 +111,16 @@ export class ProducePath {
   #reply(link: Link, correlation: number, creditBytes: number, outcome: AppendOutcome, records: number, appendTimeMs: number): void {
     if (link.closed) return;
     if (outcome.code !== 0)
-      return this.#refuse(link, correlation, creditBytes, outcome.code, outcome.target, outcome.throttleMs, outcome.baseOffset);
+      return this.#refuse(
+        link,
+        correlation,
+        creditBytes,
+        outcome.code,
+        outcome.target,
+        outcome.throttleMs,
+        outcome.baseOffset,
+        outcome.cause,
+      );
     const m = this.#answer;
     m.code = 0;
     m.throttleMs = outcome.throttleMs;
@@ -120,6 +129,7 @@ export class ProducePath {
     m.logAppendTimeMs = appendTimeMs;
     m.logStart = outcome.logStart;
     m.ownerHint = "";
+    m.cause = 0;
     link.send(producedCodec, correlation, m, EMPTY);
     link.release(creditBytes);
   }
@@ -132,6 +142,7 @@ export class ProducePath {
     hint: string | undefined,
     throttleMs = 0,
     baseOffset = -1,
+    cause = 0,
   ): void {
     this.#options.metrics.refused.labels(String(code)).inc();
     if (link.closed) return;
@@ -143,6 +154,7 @@ export class ProducePath {
     m.logAppendTimeMs = -1;
     m.logStart = -1;
     m.ownerHint = hint ?? "";
+    m.cause = cause;
     link.send(producedCodec, correlation, m, EMPTY);
     link.release(creditBytes);
   }

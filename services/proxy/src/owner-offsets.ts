@@ -40,14 +40,16 @@ export class OwnerOffsets {
   /** Tries until the deadline. Throws the last reason: NOT_OWNER, UNREACHABLE, TIMED_OUT ... */
   async confirm(partition: PartitionId, deadlineMs: number, signal?: AbortSignal): Promise<Marks> {
     const { clock } = this.#options;
+    let last: unknown;
     for (;;) {
       const leftMs = deadlineMs - clock.monotonicMs();
       try {
-        if (leftMs <= 0) throw new SluiceError("TIMED_OUT", "the offsets were not confirmed within the deadline");
+        if (leftMs <= 0) throw last ?? new SluiceError("TIMED_OUT", "the offsets were not confirmed within the deadline");
         return await this.#ask(partition, leftMs, signal);
       } catch (error) {
+        if (last === undefined || codeOf(error) !== "TIMED_OUT") last = error;
         if (!AGAIN.has(codeOf(error)) || signal?.aborted === true) throw error;
-        if (deadlineMs - clock.monotonicMs() <= proxyLimits.routeRetryMs) throw error;
+        if (deadlineMs - clock.monotonicMs() <= proxyLimits.routeRetryMs) throw last;
         await clock.sleep(proxyLimits.routeRetryMs, signal);
       }
     }

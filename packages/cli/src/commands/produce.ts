@@ -28,12 +28,15 @@ interface Item {
 
 export async function produce(topic: string, options: ProduceOptions, terminal: Terminal): Promise<number> {
   checkOptions(options);
-  return withConnection(terminal, options, async (sluice) => {
+  const giveUp = new AbortController();
+  const work = async (sluice: Sluice): Promise<number> => {
     const { partitions } = await sluice.admin.describeTopic(topic);
-    const signal = terminal.interrupts();
+    const tally = new Tally();
+    const signal = terminal.interrupts(() => tally.summary());
     const source = options.size === undefined ? inputItems(options, partitions, terminal, signal) : generated(options.size);
-    return send(sluice, topic, source, options, terminal, signal);
-  });
+    return send({ sluice, topic, source, options, terminal, tally, signal, giveUp });
+  };
+  return withConnection(terminal, options, work, giveUp.signal);
 }
 
 function checkOptions(options: ProduceOptions): void {
@@ -45,6 +48,9 @@ function checkOptions(options: ProduceOptions): void {
   if (keySeparator === "") throw new UsageError("--key-separator is empty");
 }
 
+/** After an interrupt, answers are waited for this long. */
+const LAST_ANSWERS_MS = 3_000;
+
 /** What was sent and how it went. */
 class Tally {
   sent = 0;
@@ -52,6 +58,18 @@ class Tally {
   firstFailure: { readonly from: string; readonly error: unknown } | undefined;
   #open = 0;
   #idle: (() => void) | undefined;
+  readonly #startMs = systemClock.monotonicMs();
+
+  get open(): number {
+    return this.#open;
+  }
+  summary(): string {
+    const seconds = (systemClock.monotonicMs() - this.#startMs) / 1_000;
+    const rate = seconds > 0 ? Math.round(this.acknowledged / seconds) : 0;
+    const left = this.sent - this.acknowledged;
+    const unknown = left === 0 ? "" : `; ${left} not acknowledged, they may or may not be stored`;
+    return `${this.acknowledged} of ${this.sent} records acknowledged in ${seconds.toFixed(2)} s (${rate}/s)${unknown}`;
+  }
 
   track(item: Item, outcome: Promise<unknown>): void {
     this.sent++;
@@ -70,18 +88,21 @@ class Tally {
   }
 }
 
-async function send(
-  sluice: Sluice,
-  topic: string,
-  source: AsyncIterable<Item[]>,
-  options: ProduceOptions,
-  terminal: Terminal,
-  signal: AbortSignal,
-): Promise<number> {
+interface Sending {
+  readonly sluice: Sluice;
+  readonly topic: string;
+  readonly source: AsyncIterable<Item[]>;
+  readonly options: ProduceOptions;
+  readonly terminal: Terminal;
+  readonly tally: Tally;
+  readonly signal: AbortSignal;
+  /** Ends all that is pending. */
+  readonly giveUp: AbortController;
+}
+async function send({ sluice, topic, source, options, terminal, tally, signal, giveUp }: Sending): Promise<number> {
   const producer = sluice.producer({ topic });
-  const tally = new Tally();
   const pacer = options.rate === undefined ? undefined : new Pacer(options.rate, signal);
-  const startMs = systemClock.monotonicMs();
+  const interrupted = lastAnswers(tally, terminal, signal, giveUp);
   const headers = options.header ?? [];
   const complete = async (): Promise<boolean> => {
     for await (const items of source) {
@@ -93,7 +114,8 @@ async function send(
           headers.length === 0 ? item.record : { ...item.record, headers: [...((item.record.headers as []) ?? []), ...headers] };
         let outcome = producer.trySend(record);
         while (outcome === undefined) {
-          await producer.ready();
+          await Promise.race([producer.ready(), interrupted.given]);
+          if (signal.aborted) return false;
           outcome = producer.trySend(record);
         }
         tally.track(item, outcome);
@@ -110,13 +132,35 @@ async function send(
   } catch (error) {
     inputError = error;
   }
-  await producer.flush();
+  // Settled by the answers, or by the end of the connection.
   await tally.settled();
+  interrupted.cancel();
   await producer.close();
-  const seconds = (systemClock.monotonicMs() - startMs) / 1_000;
-  const rate = seconds > 0 ? Math.round(tally.acknowledged / seconds) : 0;
-  terminal.note(`${tally.acknowledged} of ${tally.sent} records acknowledged in ${seconds.toFixed(2)} s (${rate}/s)`);
-  return exitCodeOf(tally, finished, inputError, options);
+  terminal.note(tally.summary());
+  return giveUp.signal.aborted ? exitCodes.interrupted : exitCodeOf(tally, finished, inputError, options);
+}
+
+/** What an interrupt does to records that are on their way: they get a little time, and their number is told. */
+function lastAnswers(tally: Tally, terminal: Terminal, signal: AbortSignal, giveUp: AbortController) {
+  const given = Promise.withResolvers<void>();
+  let timer: { cancel(): void } | undefined;
+  const onInterrupt = (): void => {
+    given.resolve();
+    if (tally.open === 0) return;
+    terminal.note(
+      `interrupted: ${tally.open} records are not acknowledged yet; waiting ${LAST_ANSWERS_MS / 1_000} s for them, Ctrl-C ends at once`,
+    );
+    timer = systemClock.setTimer(LAST_ANSWERS_MS, () => giveUp.abort());
+  };
+  signal.addEventListener("abort", onInterrupt, { once: true });
+  if (signal.aborted) onInterrupt();
+  return {
+    given: given.promise,
+    cancel(): void {
+      timer?.cancel();
+      signal.removeEventListener("abort", onInterrupt);
+    },
+  };
 }
 
 function exitCodeOf(tally: Tally, finished: boolean, inputError: unknown, options: ProduceOptions): number {

@@ -25,11 +25,16 @@ export async function status(options: ConnectionOptions & { readonly output: Out
     const cluster = await sluice.admin.describeCluster();
     const members = cluster.members.toSorted((a, b) => a.service.localeCompare(b.service) || a.id.localeCompare(b.id));
     const offline = cluster.partitionsOffline === 0 ? "" : `, ${cluster.partitionsOffline} without a broker`;
+    const stores = members.filter((member) => member.service === "segment-store").length;
+    const starved =
+      stores < 2 && cluster.partitionsUnwritable > 0
+        ? `, ${cluster.partitionsUnwritable} take no records: storage nodes ${stores} of at least 2`
+        : "";
     const table = [
       `cluster     ${cluster.clusterId} (generation ${cluster.generation})`,
       `controller  ${cluster.controller === "" ? "none" : cluster.controller}`,
       `topics      ${cluster.topics}`,
-      `partitions  ${cluster.partitions}${offline}`,
+      `partitions  ${cluster.partitions}${offline}${starved}`,
       "",
       formatTable(members, memberColumns),
     ].join("\n");

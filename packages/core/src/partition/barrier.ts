@@ -1,7 +1,7 @@
 import type { ErrorCode } from "../model/index.ts";
 import type { Effect } from "./effect.ts";
 import type { BarrierInput } from "./input.ts";
-import { ensureTimer, reply } from "./machine.ts";
+import { ensureTimer, reply, starvation } from "./machine.ts";
 import { QUORUM } from "./state.ts";
 import type { BarrierWait, Partition, Serving } from "./state.ts";
 
@@ -44,10 +44,12 @@ export function refuseByState(
 }
 
 export function onBarrier(p: Partition, input: BarrierInput, now: number, out: Effect[]): void {
-  const refuse = (code: "NOT_OWNER" | "PARTITION_RECOVERING" | "OVERLOADED"): void => {
+  const refuse = (code: ErrorCode): void => {
     out.push({ kind: "barrierReply", requestId: input.requestId, code, committed: -1, logStart: p.logStart });
   };
   if (p.role.kind === "idle") return refuse("NOT_OWNER");
+  const starving = starvation(p);
+  if (starving !== undefined) return refuse(starving);
   if (p.role.kind !== "serving") return refuse("PARTITION_RECOVERING");
   if (p.barriers.length >= BARRIERS_WAITING_MAX) return refuse("OVERLOADED");
   p.barriers.push({ requestId: input.requestId, deadlineMs: input.deadlineMs, number: p.barrierNumber + 1, refusal: undefined });

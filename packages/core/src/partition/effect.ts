@@ -108,6 +108,8 @@ export interface ReplyEffect {
   readonly throttleMs: number;
   /** NOT_OWNER: the next owner when it is known. */
   readonly target: MemberId | undefined;
+  /** TIMED_OUT: what the batch waited for. */
+  readonly cause: ErrorCode | undefined;
 }
 /** Answer to a barrier. `committed` -1 when the log is empty or on an error (look at `code`). */
 export interface BarrierReplyEffect {

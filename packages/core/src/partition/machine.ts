@@ -87,6 +87,20 @@ export function answeringCount(role: Serving): number {
   for (const s of role.active.slots) if (answering(s)) n++;
   return n;
 }
+/**
+ * What keeps this owner from storing anything: it has asked for nodes, or for votes, and got too few. Undefined = nothing, or nothing known.
+ */
+export function starvation(p: Partition): ErrorCode | undefined {
+  const { creation, role } = p;
+  if (role.kind === "recovering") return role.recovery.alarmed ? "NOT_ENOUGH_REPLICAS" : undefined;
+  if (role.kind !== "opening" && !(role.kind === "serving" && role.active.frozen)) return undefined;
+  // Between two attempts as well as during one: the last that ended found too few.
+  return creation !== undefined && !creation.done && (creation.starved || creation.attempts > 0) ? "NOT_ENOUGH_REPLICAS" : undefined;
+}
+/** The same for what was admitted and has waited in vain. */
+export function waitedFor(p: Partition, role: Serving): ErrorCode | undefined {
+  return answeringCount(role) < QUORUM ? "NOT_ENOUGH_REPLICAS" : starvation(p);
+}
 /** Fewest trusted answers that must include a holder of everything acknowledged: Qw - Qa + 1. */
 export const fenceQuorum = (members: number): number => Math.max(1, members - QUORUM + 1);
 
@@ -111,6 +125,7 @@ export interface ReplyFields {
   readonly duplicate?: boolean;
   readonly throttleMs?: number;
   readonly target?: MemberId | undefined;
+  readonly cause?: ErrorCode | undefined;
 }
 export function reply(p: Partition, out: Effect[], requestId: number, code: ErrorCode | undefined, fields: ReplyFields = {}): void {
   out.push({
@@ -122,6 +137,7 @@ export function reply(p: Partition, out: Effect[], requestId: number, code: Erro
     duplicate: fields.duplicate ?? false,
     throttleMs: fields.throttleMs ?? 0,
     target: fields.target,
+    cause: fields.cause,
   });
 }
 

@@ -4,7 +4,7 @@ import type { ErrorCode } from "../model/index.ts";
 import { advanceProducers, checkSequence, lastSequenceOf, noteInFlight } from "../producer/index.ts";
 import type { Effect, SuspectReason } from "./effect.ts";
 import type { AppendInput, AppendedInput, LinkInput } from "./input.ts";
-import { alarm, answeringCount, avoid, ensureTimer, epochOf, log, noteWall, reply, stepDown, tailMark } from "./machine.ts";
+import { alarm, answeringCount, avoid, ensureTimer, epochOf, log, noteWall, reply, starvation, stepDown, tailMark } from "./machine.ts";
 import { refuseByState, settleBarriers } from "./barrier.ts";
 import { quorumDurable, retarget } from "./active.ts";
 import { QUORUM } from "./state.ts";
@@ -25,14 +25,13 @@ const GAPS_MAX = 3;
 /** Answer when the machine cannot take an append in its role; undefined = it can. */
 function refusal(p: Partition, input: AppendInput): ErrorCode | undefined {
   if (p.role.kind === "idle") return "NOT_OWNER";
-  if (p.role.kind !== "serving") return p.release === undefined ? "PARTITION_RECOVERING" : "NOT_OWNER";
+  if (p.role.kind !== "serving") return p.release === undefined ? (starvation(p) ?? "PARTITION_RECOVERING") : "NOT_OWNER";
   if (p.release !== undefined && p.release.step !== "announce") return "NOT_OWNER";
   const bytes = input.batch.length;
   const { pipeline } = p;
   if (pipeline.bytes > 0 && pipeline.bytes + bytes > limits.partitionPendingBytesMax) return "OVERLOADED";
   if (p.role.active.bytes + bytes > limits.segmentBytesCap) return "OVERLOADED";
-  if (p.role.active.frozen && p.creation !== undefined && p.creation.starved) return "NOT_ENOUGH_REPLICAS";
-  return undefined;
+  return starvation(p);
 }
 
 export function onAppend(p: Partition, input: AppendInput, now: number, out: Effect[]): void {

@@ -3,7 +3,7 @@ import { tickReading } from "./acquire.ts";
 import { answerWait, sendBarrier, sendEmpty } from "./barrier.ts";
 import { tickCreation } from "./creation.ts";
 import type { Effect } from "./effect.ts";
-import { answering, isUnconfirmed, reply, serving, wallAt } from "./machine.ts";
+import { answering, isUnconfirmed, reply, serving, waitedFor, wallAt } from "./machine.ts";
 import { failSlot } from "./pipeline.ts";
 import { tickRecovery } from "./recovery.ts";
 import { tickRelease } from "./release.ts";
@@ -46,7 +46,7 @@ export function forgivePause(p: Partition, lateMs: number): void {
 function tickServing(p: Partition, role: Serving, now: number, out: Effect[]): void {
   const { timers } = p.options;
   const { active } = role;
-  expireRequests(p, now, out);
+  expireRequests(p, role, now, out);
   if (!active.frozen) {
     watchSlots(p, role, now, out);
     if (p.role !== role) return;
@@ -83,12 +83,14 @@ function watchSlots(p: Partition, role: Serving, now: number, out: Effect[]): vo
 }
 
 /** Requests whose deadline has passed are answered; their batches stay in flight, so the outcome is unknown to the client. */
-function expireRequests(p: Partition, now: number, out: Effect[]): void {
+function expireRequests(p: Partition, role: Serving, now: number, out: Effect[]): void {
   const { pipeline } = p;
+  if (p.barriers.length === 0 && now < pipeline.nextDeadlineMs) return;
+  const cause = waitedFor(p, role);
   if (p.barriers.length > 0) {
     const late = p.barriers.filter((b) => b.deadlineMs <= now);
     if (late.length > 0) p.barriers = p.barriers.filter((b) => b.deadlineMs > now);
-    for (const b of late) answerWait(p, b, "TIMED_OUT", out);
+    for (const b of late) answerWait(p, b, cause ?? "TIMED_OUT", out);
   }
   if (now < pipeline.nextDeadlineMs) return;
   let next = Infinity;
@@ -96,10 +98,10 @@ function expireRequests(p: Partition, now: number, out: Effect[]): void {
     const item = pipeline.items[i] as PendingBatch;
     if (!item.replied && item.deadlineMs <= now) {
       item.replied = true;
-      reply(p, out, item.requestId, "TIMED_OUT");
+      reply(p, out, item.requestId, "TIMED_OUT", { cause });
     } else if (!item.replied) next = Math.min(next, item.deadlineMs);
     if (item.waiters === undefined) continue;
-    for (const w of item.waiters) if (w.deadlineMs <= now) reply(p, out, w.requestId, "TIMED_OUT");
+    for (const w of item.waiters) if (w.deadlineMs <= now) reply(p, out, w.requestId, "TIMED_OUT", { cause });
     item.waiters = item.waiters.filter((w) => w.deadlineMs > now);
     for (const w of item.waiters) next = Math.min(next, w.deadlineMs);
   }

@@ -37,7 +37,7 @@ export function show(e: Effect): string | undefined {
       return `-> ${to}: append ${e.firstOffset}..${e.lastOffset}, committed ${e.lac}`;
     }
     case "reply": {
-      const more = `${e.duplicate ? " (duplicate)" : ""}${e.target === undefined ? "" : ` try ${e.target}`}`;
+      const more = `${e.duplicate ? " (duplicate)" : ""}${e.cause === undefined ? "" : ` (${e.cause})`}${e.target === undefined ? "" : ` try ${e.target}`}`;
       return `reply ${e.requestId}: ${e.code ?? "stored"}${e.baseOffset < 0 ? "" : ` at ${e.baseOffset}`}${more}`;
     }
     case "barrierReply":

@@ -73,7 +73,8 @@ export const produceCodec: Codec<ProduceMessage> = {
  *   16  f64  last offset, -1 when refused
  *   24  f64  log append time, ms since 1970; -1 when the topic keeps create time
  *   32  f64  log start offset, -1 unknown
- *   40       tagged fields: 1 = owner hint (member id, UTF-8, at most 64 bytes) with NOT_OWNER
+ *   40       tagged fields: 1 = owner hint (member id, UTF-8, at most 64 bytes) with NOT_OWNER;
+ *            2 = u16 code of what a batch waited for, with TIMED_OUT
  */
 export interface ProducedMessage {
   code: number;
@@ -84,9 +85,13 @@ export interface ProducedMessage {
   logStart: number;
   /** "" = none. */
   ownerHint: string;
+  /** 0 = none. */
+  cause: number;
 }
 const PRODUCED_FIXED = 40;
 const TAG_OWNER_HINT = 1;
+const TAG_CAUSE = 2;
+const CAUSE_BYTES = 4;
 const OWNER_HINT_BYTES_MAX = 64;
 const utf8 = new TextEncoder();
 const utf8In = new TextDecoder();
@@ -98,8 +103,8 @@ const hintBytes = (hint: string): Uint8Array => (hint === "" ? EMPTY : utf8.enco
 
 export const producedCodec: Codec<ProducedMessage> = {
   type: FrameType.produced,
-  create: () => ({ code: 0, throttleMs: 0, baseOffset: -1, lastOffset: -1, logAppendTimeMs: -1, logStart: -1, ownerHint: "" }),
-  size: (m) => PRODUCED_FIXED + (m.ownerHint === "" ? 0 : 2 + hintBytes(m.ownerHint).length),
+  create: () => ({ code: 0, throttleMs: 0, baseOffset: -1, lastOffset: -1, logAppendTimeMs: -1, logStart: -1, ownerHint: "", cause: 0 }),
+  size: (m) => PRODUCED_FIXED + (m.cause === 0 ? 0 : CAUSE_BYTES) + (m.ownerHint === "" ? 0 : 2 + hintBytes(m.ownerHint).length),
   encode(m, view, at) {
     view.setUint16(at, m.code, true);
     view.setUint16(at + 2, 0, true);
@@ -108,11 +113,18 @@ export const producedCodec: Codec<ProducedMessage> = {
     view.setFloat64(at + 16, m.lastOffset, true);
     view.setFloat64(at + 24, m.logAppendTimeMs, true);
     view.setFloat64(at + 32, m.logStart, true);
+    let pos = at + PRODUCED_FIXED;
+    if (m.cause !== 0) {
+      view.setUint8(pos, TAG_CAUSE);
+      view.setUint8(pos + 1, 2);
+      view.setUint16(pos + 2, m.cause, true);
+      pos += CAUSE_BYTES;
+    }
     if (m.ownerHint === "") return;
     const hint = hintBytes(m.ownerHint);
-    view.setUint8(at + PRODUCED_FIXED, TAG_OWNER_HINT);
-    view.setUint8(at + PRODUCED_FIXED + 1, hint.length);
-    writeBytes(view, at + PRODUCED_FIXED + 2, hint);
+    view.setUint8(pos, TAG_OWNER_HINT);
+    view.setUint8(pos + 1, hint.length);
+    writeBytes(view, pos + 2, hint);
   },
   decode(frame, into) {
     need(frame, PRODUCED_FIXED, "produced");
@@ -124,8 +136,10 @@ export const producedCodec: Codec<ProducedMessage> = {
     into.logAppendTimeMs = readOffset(view, at + 24, "produced.logAppendTime");
     into.logStart = readOffset(view, at + 32, "produced.logStart");
     into.ownerHint = "";
+    into.cause = 0;
     if (frame.headerEnd > at + PRODUCED_FIXED)
       readTagged(view, at + PRODUCED_FIXED, frame.headerEnd, "produced", (tag, from, end) => {
+        if (tag === TAG_CAUSE && end - from === 2) into.cause = view.getUint16(from, true);
         if (tag !== TAG_OWNER_HINT) return;
         into.ownerHint = utf8In.decode(new Uint8Array(view.buffer, view.byteOffset + from, end - from));
       });

@@ -60,8 +60,13 @@ export class FakeLink {
   ok(baseOffset: number): void {
     this.#answer({ ...producedCodec.create(), code: 0, baseOffset, lastOffset: baseOffset });
   }
-  refuse(code: ErrorCode, hint = ""): void {
-    this.#answer({ ...producedCodec.create(), code: errorNumber(code), ownerHint: hint });
+  refuse(code: ErrorCode, hint = "", cause?: ErrorCode): void {
+    this.#answer({
+      ...producedCodec.create(),
+      code: errorNumber(code),
+      ownerHint: hint,
+      cause: cause === undefined ? 0 : errorNumber(cause),
+    });
   }
   /** The link ends: sent requests have an unknown outcome. */
   die(sent = true): void {

@@ -36,6 +36,14 @@ export function describePartitions(view: ClusterView, topic: TopicRecord) {
   });
 }
 
+/** A record is acknowledged when two storage nodes have it. */
+const COPIES_TO_ACKNOWLEDGE = 2;
+function storesOf(view: ClusterView): number {
+  let stores = 0;
+  for (const { record } of view.members.values()) if (record.service === "segment-store") stores += 1;
+  return stores;
+}
+
 export function describeCluster(view: ClusterView) {
   let partitions = 0;
   let topics = 0;
@@ -57,6 +65,7 @@ export function describeCluster(view: ClusterView) {
     topics,
     partitions,
     partitionsOffline,
+    partitionsUnwritable: storesOf(view) < COPIES_TO_ACKNOWLEDGE ? partitions : partitionsOffline,
     members: [...view.members.values()].map(({ record }) => ({
       service: record.service,
       id: record.id,
