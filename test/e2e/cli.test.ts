@@ -203,7 +203,7 @@ describe("produce and consume", () => {
     await ok(["topic", "create", "small", "--partitions", "1", "--config", "max.message.bytes=1024"]);
     const result = await run(["produce", "small"], `fits\n${"x".repeat(5_000)}\n`);
     expect(result.code).toBe(3);
-    expect(result.err).toContain("line 2: MESSAGE_TOO_LARGE");
+    expect(result.err).toMatch(/line 2: MESSAGE_TOO_LARGE: small\/0: a batch of 50\d\d bytes for small, whose max.message.bytes is 1024/);
     expect(await ok(["consume", "small", "--exit-on-end"])).toBe("fits\n");
     const broken = await run(["produce", "small", "--jsonl"], '{"value":"v"}\n{"vaule":"v"}\n');
     expect(broken.code).toBe(3);

@@ -9,7 +9,7 @@ import {
   type ProducedRun,
   type RecordHeader,
 } from "@sluice/core/log";
-import { partitionOfKey, SluiceError, topicSettings, type TopicRecord } from "@sluice/core/model";
+import { limits, partitionOfKey, SluiceError, topicSettings, type TopicRecord } from "@sluice/core/model";
 import type { RecordSet } from "@sluice/proto/v1/records";
 import type { Clock } from "@sluice/runtime";
 
@@ -46,6 +46,7 @@ export class BatchEncoder {
         bad,
         `${batch.length - header.totalBytes} bytes follow the first batch; with producer ids batches go one at a time`,
       );
+    if (bad === "MESSAGE_TOO_LARGE") throw new SluiceError(bad, tooLarge(topic.name, batch.length, header, this.#limit(topic)));
     if (bad !== undefined) throw new SluiceError(bad, `the batch for ${topic.name} is refused: ${bad}`);
     return { partition, batch, idempotent: header.producerId >= 0 };
   }
@@ -80,4 +81,15 @@ export class BatchEncoder {
     }
     return limit;
   }
+}
+
+/** Which of the limits it was, and by how much. */
+function tooLarge(topic: string, bytes: number, first: BatchHeader, bytesMax: number): string {
+  if (first.totalBytes > bytesMax) return `a batch of ${first.totalBytes} bytes for ${topic}, whose max.message.bytes is ${bytesMax}`;
+  if (first.recordsCount > limits.recordsPerBatchMax)
+    return `a batch of ${first.recordsCount} records for ${topic}, the limit is ${limits.recordsPerBatchMax}`;
+  return (
+    `batches of ${bytes} bytes for ${topic}: each may have ${bytesMax} (max.message.bytes), ` +
+    `several at once ${limits.produceRunBytesMax} and be ${limits.produceRunBatchesMax}`
+  );
 }

@@ -98,7 +98,7 @@ class SegmentStoreProcess implements SegmentStore {
     const { environment, identity, health, folder } = this.#options;
     const { store, keys, clock, logger, timers, random, objectStore } = environment;
     health.markWaiting("the metadata store and the first controller");
-    const cluster = await awaitCluster(store, keys, clock, this.#stop.signal, timers.metadataRetryMs);
+    const cluster = await awaitCluster(store, keys, clock, this.#stop.signal, timers.metadataRetryMs, logger);
     if (objectStore !== undefined)
       await checkClusterMarker(objectStore, cluster.clusterId, cluster.generation).catch((error: unknown) => {
         // A store that is away is no reason not to serve: each upload asks again. Another cluster's store is.
