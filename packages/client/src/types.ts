@@ -132,7 +132,7 @@ export interface Producer extends AsyncDisposable {
   sendBatch(batch: BatchToSend): Promise<BatchMetadata>;
   /**
    * One encoded Kafka record batch (version 2), sent as it is: sequences are the caller's, and nothing is sent twice unless it carries a producer id.
-   * Do not change the bytes before the answer.
+   * Do not change the bytes before the answer. Those without a producer id that wait for the same partition are written together.
    */
   sendEncoded(topic: string, partition: number, batch: Uint8Array): Promise<BatchMetadata>;
   /** Resolves when there is room in the buffer. */

@@ -1,3 +1,4 @@
+import { noteBufferAllocated } from "@sluice/runtime/buffer-gc";
 import { create, type DescMessage, fromBinary, type MessageInitShape, type MessageShape, toBinary } from "@bufbuild/protobuf";
 
 /** Turns messages into bytes and back. `decode` gets a view that stays valid. */
@@ -51,6 +52,8 @@ interface DecodeFailure {
  */
 export function guardedDecode<Out>(codec: Codec<never, Out>): (bytes: Buffer) => Out {
   return (bytes) => {
+    // Of the frames that it came in, and of the whole that was made of them.
+    noteBufferAllocated(2 * bytes.length);
     try {
       return codec.decode(bytes);
     } catch (cause) {
@@ -66,6 +69,8 @@ export const failureCause = (failure: DecodeFailure): unknown => failure[DECODE_
 export function encodeFor(codec: Codec<never, unknown>): (value: unknown) => Buffer {
   return (value) => {
     const bytes = codec.encode(value as never);
+    // grpc-js copies it behind its own head.
+    noteBufferAllocated(bytes.length);
     if (Buffer.isBuffer(bytes)) return bytes;
     if (bytes instanceof Gathered) return bytes as unknown as Buffer;
     return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

@@ -18,6 +18,8 @@ function findCollector(): Collect | undefined {
   try {
     setFlagsFromString("--expose-gc");
     const gc: unknown = runInNewContext("gc");
+    // Contexts that others make later are as they would have been.
+    setFlagsFromString("--no-expose-gc");
     return typeof gc === "function" ? (gc as Collect) : undefined;
   } catch {
     return undefined;

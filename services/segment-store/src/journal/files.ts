@@ -100,8 +100,8 @@ export class JournalFiles {
     let next = i < 0 ? undefined : this.#free.splice(i, 1)[0];
     if (next === undefined) {
       const file = await disk.open(join(directory, `${String(this.#nextName++).padStart(8, "0")}${SUFFIX}`));
-      // It grows as it is written: zeros written first would double the bytes of its first pass, which costs more than the syncs of a growing file
-      // (measured). From its second use on it has all its blocks.
+      // It grows as it is written: zeros written first would double the bytes of its first pass, which under load costs more than the syncs of a
+      // growing file (measured); where little is written the journal makes blocks ahead of its head. From its second use on it has all its blocks.
       next = { file, fileNumber: 0, capacity, used: 0 };
     }
     next.fileNumber = fileNumber;
