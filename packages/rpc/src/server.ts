@@ -27,6 +27,8 @@ export const rpcServerLimits = {
   /** Memory for messages of which only a part has arrived: of all connections, and of one. */
   unfinishedBytesMax: 64 * 1024 * 1024,
   unfinishedConnectionBytesMax: 32 * 1024 * 1024,
+  /** Bytes that have arrived and that no handler has read, of all connections. */
+  unreadBytesMax: 128 * 1024 * 1024,
   /** A unary call may take this long even when its client would wait longer: a fetch's wait and some. */
   unaryTimeoutMaxMs: timers.fetchWaitMsMax + 30_000,
   keepaliveMs: 30_000,
@@ -95,10 +97,10 @@ class GrpcServer implements RpcServer {
     this.name = `rpc ${options.listener.name}`;
     const l = this.#limits;
     const { unfinishedMessageMs } = options.timers ?? timers;
-    const refused = options.metrics === undefined ? undefined : refusals(options.metrics, () => this.#unfinished.bytes);
+    const refused = options.metrics === undefined ? undefined : refusals(options.metrics, () => this.#unfinished);
     this.#unfinished = new UnfinishedMessages(options.clock, { ...l, unfinishedMessageMs }, (reason) => {
       refused?.(reason);
-      options.logger.warn("unfinished message refused", { listener: options.listener.name, reason });
+      options.logger.warn("stream ended for its memory or its time", { listener: options.listener.name, reason });
     });
     this.#server = new Server({
       "grpc.max_receive_message_length": l.receiveBytesMax,
@@ -242,9 +244,10 @@ function observer(metrics: Metrics, openCalls: () => number): (method: string, c
   };
 }
 
-function refusals(metrics: Metrics, bytes: () => number): (reason: RefusedFor) => void {
+function refusals(metrics: Metrics, held: () => UnfinishedMessages): (reason: RefusedFor) => void {
   const prefix = `sluice_${metrics.service}_rpc`;
-  metrics.gauge(`${prefix}_unfinished_bytes`, "Memory of messages of which only a part has arrived.", { collect: bytes });
+  metrics.gauge(`${prefix}_unfinished_bytes`, "Memory of messages of which only a part has arrived.", { collect: () => held().bytes });
+  metrics.gauge(`${prefix}_unread_bytes`, "Bytes that have arrived and that no handler has read.", { collect: () => held().unreadBytes });
   const refused = metrics.counter(
     `${prefix}_unfinished_refused_total`,
     "Streams ended because a message did not, by the limit that ended them.",

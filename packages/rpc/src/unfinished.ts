@@ -3,6 +3,7 @@ import { constants, type ServerHttp2Stream } from "node:http2";
 import { SluiceError } from "@sluice/core/model";
 import type { Clock, Timer } from "@sluice/runtime";
 import { toStatus } from "./errors.ts";
+import { UnreadBytes } from "./unread.ts";
 
 export interface UnfinishedLimits {
   /** Memory for messages of which a part has arrived, all connections together. */
@@ -10,10 +11,12 @@ export interface UnfinishedLimits {
   /** The same for one connection. */
   readonly unfinishedConnectionBytesMax: number;
   readonly receiveBytesMax: number;
+  /** Bytes that have arrived and were not read, all connections together. */
+  readonly unreadBytesMax: number;
   /** From the first byte of a message to its last, while this side reads. */
   readonly unfinishedMessageMs: number;
 }
-export type RefusedFor = "memory" | "deadline";
+export type RefusedFor = "memory" | "deadline" | "unread";
 
 /** Compression flag and length. */
 const HEAD_BYTES = 5;
@@ -21,6 +24,9 @@ const HEAD_BYTES = 5;
 const COPY_BELOW_BYTES = 4 * 1024;
 /** What a piece costs beside its bytes: its view and its place in a list. */
 const PIECE_BYTES = 256;
+
+/** Advice to the client of a stream that was given up because nobody had time to read it. */
+const OVERLOADED_THROTTLE_MS = 1_000;
 
 interface Connection {
   bytes: number;
@@ -39,6 +45,7 @@ export class UnfinishedMessages {
   readonly #clock: Clock;
   readonly #limits: UnfinishedLimits;
   readonly #onRefused: (reason: RefusedFor) => void;
+  readonly #unread: UnreadBytes;
   readonly #connections = new WeakMap<object, Connection>();
   readonly #streams = new WeakMap<object, Incoming>();
   /** Streams in the middle of a message, oldest message first. */
@@ -50,6 +57,10 @@ export class UnfinishedMessages {
     this.#clock = clock;
     this.#limits = limits;
     this.#onRefused = onRefused;
+    this.#unread = new UnreadBytes(limits.unreadBytesMax, (stream) => this.#overloaded(stream));
+  }
+  get unreadBytes(): number {
+    return this.#unread.bytes;
   }
   get bytes(): number {
     return this.#bytes;
@@ -73,9 +84,17 @@ export class UnfinishedMessages {
     if (connection === undefined) this.#connections.set(session, (connection = { bytes: 0 }));
     const incoming = new Incoming(stream, connection);
     this.#streams.set(stream, incoming);
-    const push = stream.push.bind(stream);
+    const original = stream.push.bind(stream);
+    const push = (chunk: Buffer | null): boolean => {
+      const more = original(chunk);
+      if (!more) this.#unread.arrived(stream);
+      return more;
+    };
     stream.push = (chunk: Buffer | null): boolean => (chunk === null ? push(null) : this.#take(incoming, chunk, push));
-    stream.once("close", () => this.#release(incoming));
+    stream.once("close", () => {
+      this.#release(incoming);
+      this.#unread.closed(stream);
+    });
   }
   close(): void {
     this.#timer?.cancel();
@@ -155,10 +174,19 @@ export class UnfinishedMessages {
     if (oldest !== undefined) this.#arm(Math.max(1, oldest.sinceMs + unfinishedMessageMs - nowMs));
   }
   #refuse(incoming: Incoming, reason: RefusedFor, text: string): void {
+    this.#end(incoming, reason, new SluiceError("MESSAGE_UNFINISHED", text));
+  }
+  #overloaded(stream: ServerHttp2Stream): void {
+    const incoming = this.#streams.get(stream);
+    const text = `the server holds ${this.#limits.unreadBytesMax} bytes that it has not come to read`;
+    if (incoming?.refused === false)
+      this.#end(incoming, "unread", new SluiceError("OVERLOADED", text, { throttleMs: OVERLOADED_THROTTLE_MS }));
+  }
+  #end(incoming: Incoming, reason: RefusedFor, error: SluiceError): void {
     incoming.refused = true;
     this.#release(incoming);
     this.#onRefused(reason);
-    endStream(incoming, toStatus(new SluiceError("MESSAGE_UNFINISHED", text)), this.#clock);
+    endStream(incoming, toStatus(error), this.#clock);
   }
 }
 

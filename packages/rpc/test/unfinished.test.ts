@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test } from "@jest/globals";
+import { afterEach, describe, expect, jest, test } from "@jest/globals";
 import { connect as connectHttp2, type ClientHttp2Session, type ClientHttp2Stream } from "node:http2";
 import { once } from "node:events";
 import { timers } from "@sluice/core/model";
@@ -57,6 +57,7 @@ async function taken(stream: ClientHttp2Stream, bytes: Buffer): Promise<void> {
 }
 
 describe("messages that do not end", () => {
+  jest.setTimeout(20_000);
   const sessions: ClientHttp2Session[] = [];
   afterEach(() => {
     for (const session of sessions.splice(0)) session.destroy();
@@ -158,6 +159,31 @@ describe("messages that do not end", () => {
     slow.stream.end();
     expect(await slow.ended).toBe("OK");
     expect(await never.ended).toBe("8 MESSAGE_UNFINISHED");
+  });
+
+  test("bytes that no handler reads have a limit: the stream that holds the most is given up, the others are read in the end", async () => {
+    const gate = Promise.withResolvers<void>();
+    const up = async (requests: AsyncIterable<unknown>) => {
+      await gate.promise;
+      let count = 0;
+      for await (const _ of requests) count += 1;
+      return { count };
+    };
+    await using server = await start({ unreadBytesMax: 4 * MiB }, 10_000, [implement(echoAccess, { ...echoHandlers, up })]);
+    const session = open(server.echo);
+    const message = Buffer.alloc(64 * 1024 + 5);
+    message.writeUInt32BE(64 * 1024, 1);
+    const calls = [17, 40, 20].map((messages) => ({ ...rawCall(session), messages }));
+    for (const { stream, messages } of calls) for (let i = 0; i < messages; i++) await taken(stream, message);
+    expect(await calls[1]!.ended).toBe("8 OVERLOADED");
+    expect(await server.metric("sluice_proxy_rpc_unread_bytes")).toBeGreaterThan(MiB);
+    expect(await server.metric("sluice_proxy_rpc_unfinished_refused_total", { reason: "unread" })).toBe(1);
+    gate.resolve();
+    const others = [calls[0]!, calls[2]!];
+    for (const { stream } of others) stream.end();
+    // Not a message of the service; it was read.
+    expect(await Promise.all(others.map((one) => one.ended))).toEqual(["reset 0", "reset 0"]);
+    expect(await server.metric("sluice_proxy_rpc_unread_bytes")).toBe(0);
   });
 
   test("what waits because no handler reads is not held against its sender", async () => {
