@@ -87,7 +87,10 @@ export class UnfinishedMessages {
     const original = stream.push.bind(stream);
     const push = (chunk: Buffer | null): boolean => {
       const more = original(chunk);
-      if (!more) this.#unread.arrived(stream);
+      if (!more) {
+        incoming.stalled = true;
+        this.#unread.arrived(stream);
+      }
       return more;
     };
     stream.push = (chunk: Buffer | null): boolean => (chunk === null ? push(null) : this.#take(incoming, chunk, push));
@@ -161,11 +164,13 @@ export class UnfinishedMessages {
     const nowMs = this.#clock.monotonicMs();
     for (const one of this.#open) {
       if (nowMs - one.sinceMs < unfinishedMessageMs) break;
-      if (one.stream.readableLength === 0) {
+      const unread = one.stream.readableLength > 0;
+      if (!unread && !one.stalled) {
         this.#refuse(one, "deadline", `the rest of the message did not come within ${unfinishedMessageMs} ms`);
         continue;
       }
-      // Its sender may be waiting for this side to read.
+      // Its sender waits, or has waited, for this side to read: the time begins anew.
+      one.stalled = unread;
       this.#open.delete(one);
       one.sinceMs = nowMs;
       this.#open.add(one);
@@ -196,6 +201,8 @@ class Incoming {
   readonly connection: Connection;
   call: ServerInterceptingCallInterface | undefined;
   refused = false;
+  /** Bytes of it have waited to be read since the last look. */
+  stalled = false;
   passed = false;
   sinceMs = 0;
   bytes = 0;

@@ -199,15 +199,17 @@ describe("messages that do not end", () => {
         },
       }),
     ];
-    await using server = await start({}, 100, services);
+    await using server = await start({}, 200, services);
     const call = rawCall(open(server.echo));
     // More than grpc-js takes in advance for a handler that does not read.
     for (let i = 0; i < 40; i++) await taken(call.stream, Buffer.concat([head(3), Buffer.from([0x0a, 1, 0x61])]));
     await taken(call.stream, Buffer.concat([head(3), Buffer.from([0x0a])]));
-    await new Promise((resolve) => setTimeout(resolve, 350));
+    await new Promise((resolve) => setTimeout(resolve, 700));
     expect(call.stream.closed).toBe(false);
-    call.stream.end(Buffer.from([1, 0x61]));
+    // Read to here, its sender has a whole time for the rest, whenever the last look was.
     gate.resolve();
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    call.stream.end(Buffer.from([1, 0x61]));
     expect(await call.ended).toBe("OK");
   });
 });
