@@ -32,7 +32,7 @@ export function createStoreMetrics(m: Metrics, gauges: StoreGauges): StoreMetric
   const appendedBytes = m.counter("sluice_store_append_bytes_total", "Bytes of batches that came in append frames.");
   const groups = m.histogram("sluice_store_group_bytes", "Size of a journal group.", { buckets: GROUP_BUCKETS });
   const entries = m.counter("sluice_store_journal_entries_total", "Entries written to the journal.");
-  const sync = m.histogram("sluice_store_sync_seconds", "Time of an fdatasync.", { buckets: SYNC_BUCKETS });
+  const sync = m.histogram("sluice_store_sync_seconds", "Time to write a group and to sync it.", { buckets: SYNC_BUCKETS });
   const refused = m.counter("sluice_store_appends_refused_total", "Appends that were refused, by code.", { labels: ["code"] });
   const alarms = m.counter("sluice_store_alarms_total", "Copies that differ where they must not. Any at all needs an operator.");
   const readBytes = m.counter("sluice_store_read_bytes_total", "Bytes of batches given to readers.");

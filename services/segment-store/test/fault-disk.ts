@@ -30,6 +30,10 @@ export class FaultDisk implements Disk {
         return file.sizeBytes;
       },
       write,
+      async writeDurably(parts, position) {
+        await write(parts, position);
+        await sync();
+      },
       sync,
       read: (into, position) => file.read(into, position),
       truncate: (bytes) => file.truncate(bytes),
@@ -95,6 +99,10 @@ export class MemoryDisk implements Disk {
         }
         file.sizeBytes = f.now.length;
         return Promise.resolve();
+      },
+      async writeDurably(parts, position) {
+        await file.write(parts, position);
+        await file.sync();
       },
       sync() {
         if (gone()) return never();

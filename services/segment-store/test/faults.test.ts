@@ -35,6 +35,7 @@ describe("a failed sync", () => {
     expect(disk.syncs).toBe(syncs);
     // What was durable before can still be read.
     expect(offsetsOf((await e.read(0, 0, { hw: 9 })).payload).last).toBe(4);
+    for (let i = 0; i < 200 && !(await hasFailedMarker(nodeDisk, folder.path)); i++) await systemClock.sleep(20);
     expect(await hasFailedMarker(nodeDisk, folder.path)).toBe(true);
     await e.abandon();
     const log = new RecordingLogger();

@@ -63,9 +63,9 @@ const NO_SPACE_RETRY_MS = 200;
 /**
  * The writer. One flush in flight; what arrives meanwhile is the next group:
  *
- *   write() ─► queue ─► group (at most 4 MiB, or one larger entry) ─► writev ─► fdatasync ─► durable
- *                ▲                                                                  │
- *                └──────────────── next group, when the queue is not empty ─────────┘
+ *   write() ─► queue ─► group (at most 4 MiB, or one larger entry) ─► synchronous writev ─► durable
+ *                ▲                                                                           │
+ *                └──────────────────── next group, when the queue is not empty ──────────────┘
  *
  * When it falls idle, an empty group (a mark) follows within `markMs`, so that `syncedUpTo` covers the last one.
  */
@@ -240,10 +240,10 @@ export class Journal {
 
   async #toDisk(file: JournalFile, position: number, group: BuiltGroup): Promise<void> {
     const { clock, metrics } = this.#options;
-    // Nothing of this group was acknowledged, so it may be written again, over itself. A sync is never tried again.
-    await this.#whileNoSpace(() => file.file.write(group.parts, position));
     const began = clock.monotonicMs();
-    await file.file.sync();
+    // Nothing of this group was acknowledged, so it may be written again, over itself, when there was no room. Any other failure may be the sync's, which
+    // is never tried again.
+    await this.#whileNoSpace(() => file.file.writeDurably(group.parts, position));
     metrics.synced((clock.monotonicMs() - began) / 1000);
   }
   /** Stopped on a full disk: what waits was never acknowledged, and the next start finds the journal as it is. */
