@@ -40,8 +40,9 @@ describe("standalone", () => {
     expect(server.out()).toContain(`http://127.0.0.1:${base + 3}/metrics`);
     expect(server.out()).toContain("one disk");
     expect(server.out()).toContain(`bin/sluice topic create hello --partitions 2 --endpoint ${endpoint}`);
+    expect(server.out()).toContain(`Kafka    127.0.0.1:${base + 1}`);
     // What is not served is not named.
-    expect(server.out()).not.toContain(String(base + 1));
+    expect(server.out()).not.toContain(String(base + 2));
     expect(server.err()).toBe("");
   });
   test("a record goes round", async () => {

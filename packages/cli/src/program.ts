@@ -72,7 +72,7 @@ function addStandalone(program: Command, terminal: Terminal, run: Runner): void 
     .option("--data <dir>", "folder of all data; made when it is not there", DEFAULT_DATA_FOLDER)
     .option(
       "--port-base <n>",
-      `gRPC at N, metrics at N+3; N+1 and N+2 are kept for Kafka and HTTP (default: ${defaultPorts.grpc} and ${defaultPorts.metrics})`,
+      `gRPC at N, Kafka at N+1, metrics at N+3; N+2 is kept for HTTP (default: ${defaultPorts.grpc}, ${defaultPorts.kafka} and ${defaultPorts.metrics})`,
       number("--port-base", 1, PORT_MAX - 3),
     )
     .option("--listen <host>", "address to listen on", "127.0.0.1")

@@ -42,7 +42,7 @@ describe("cluster.json", () => {
   test("the form that other tools read", () => {
     const spec = specOf(options, plans, new Map([["proxy-1", { pid: 11, start: "s" }]]));
     expect(spec.proxies).toEqual([
-      { id: "proxy-1", pid: 11, zone: "a", grpc: "127.0.0.1:1", kafka: null, http: null, metrics: "127.0.0.1:2" },
+      { id: "proxy-1", pid: 11, zone: "a", grpc: "127.0.0.1:1", kafka: "127.0.0.1:3", http: null, metrics: "127.0.0.1:2" },
     ]);
     expect(spec.brokers).toEqual([{ id: "broker-1", pid: 0, zone: "a", link: "127.0.0.1:3", rpc: "127.0.0.1:4", metrics: "127.0.0.1:5" }]);
     expect(spec.etcd).toEqual([{ id: "etcd-1", pid: 0, client: "127.0.0.1:6" }]);

@@ -9,6 +9,19 @@ export const proxyConfig = mergeConfig(
   sharedConfig("proxy"),
   defineConfig({
     ...listenerKeys("grpc", "127.0.0.1:7070", "gRPC for clients"),
+    ...listenerKeys("kafka", "127.0.0.1:9092", "Kafka protocol for clients"),
+    "kafka.autoCreateTopics": {
+      type: "bool",
+      default: true,
+      doc: "Make a topic that a Kafka client asks for by name and that is not there, as Kafka does.",
+    },
+    "kafka.partitionsDefault": {
+      type: "int",
+      default: 1,
+      min: 1,
+      max: limits.topicPartitionsMax,
+      doc: "Partitions of topics that Kafka clients make without saying how many.",
+    },
     "produce.heldBytesMax": {
       type: "bytes",
       default: limits.proxyHeldProduceBytesMax,

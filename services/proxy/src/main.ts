@@ -20,6 +20,8 @@ await runService("proxy", proxyConfig, async ({ config, logger, clock, random })
     metrics,
     health,
     grpcListener: listenerOf(config, "grpc"),
+    kafkaListener: listenerOf(config, "kafka"),
+    kafka: { autoCreateTopics: config["kafka.autoCreateTopics"], partitionsDefault: config["kafka.partitionsDefault"] },
     metricsAddress: () => healthServer.advertised,
     heldBytesMax: config["produce.heldBytesMax"],
     tailCacheBytes: config["cache.tailBytes"],

@@ -14,6 +14,10 @@ import { adminService } from "./handlers/admin.ts";
 import { consumeService } from "./handlers/consume.ts";
 import { groupService } from "./handlers/group.ts";
 import { produceService } from "./handlers/produce.ts";
+import type { KafkaSettings } from "./kafka/context.ts";
+import { kafkaHandlers } from "./kafka/handlers/index.ts";
+import { KafkaListener } from "./kafka/listener.ts";
+import { Topology } from "./kafka/topology.ts";
 import { proxyLimits } from "./limits.ts";
 import type { ProxyMetrics } from "./metrics.ts";
 import { OwnerOffsets } from "./owner-offsets.ts";
@@ -32,15 +36,27 @@ export interface ProxyPartsOptions {
   readonly metrics: ProxyMetrics;
   readonly registry: Metrics;
   readonly grpcListener: Listener;
+  readonly kafkaListener?: Listener;
+  readonly kafkaSettings: KafkaSettings;
   readonly authorizer?: Authorizer;
   readonly heldBytesMax: number;
   readonly tailCacheBytes: number;
   readonly blockCacheBytes: number;
 }
 
+/** What both listeners serve from. */
+interface Shared {
+  readonly topics: Topics;
+  readonly path: ProducePath;
+  readonly reads: ReadPath;
+  readonly positions: Positions;
+  readonly producerIds: ProducerIds;
+}
+
 /** Everything that exists once the cluster is known, wired together. */
 export class ProxyParts {
   readonly rpc: RpcServer;
+  readonly kafka: KafkaListener | undefined;
   readonly router: ProduceRouter;
   readonly tails: TailCache;
   readonly blocks: BlockCache | undefined;
@@ -95,13 +111,15 @@ export class ProxyParts {
       objects: objectStore === undefined ? undefined : new ObjectReader(objectStore, crc32c, this.blocks),
     });
     this.#offsets = new OwnerOffsets({ clock, timers, view, links: this.#links, channels: this.#channels });
-    this.rpc = this.#server(new Topics(view, store, keys));
+    const shared = this.#shared();
+    this.rpc = this.#server(shared);
+    this.kafka = this.#kafkaListener(shared);
     this.#unsubscribe = view.onChange((changes) => this.#follow(changes));
   }
 
   async stop(): Promise<void> {
     this.#unsubscribe();
-    await this.rpc.stop();
+    await Promise.all([this.rpc.stop(), this.kafka?.stop()]);
     this.tails.close();
     this.router.close();
     this.#follower.close();
@@ -110,11 +128,10 @@ export class ProxyParts {
     this.#channels.close();
   }
 
-  #server(topics: Topics): RpcServer {
-    const { environment, view, metrics, registry, grpcListener, authorizer, heldBytesMax } = this.#options;
-    const { clock, logger, timers, store, keys } = environment;
+  #shared(): Shared {
+    const { environment, view, metrics, heldBytesMax } = this.#options;
+    const { clock, store, keys } = environment;
     const encoder = new BatchEncoder({ crc32c, codecs: nativeCodecs, clock });
-    const path = new ProducePath({ clock, router: this.router, encoder, metrics, heldBytesMax });
     const reads = new ReadPath({
       clock,
       view,
@@ -124,21 +141,51 @@ export class ProxyParts {
       // Bytes out of objects are counted by the block cache, which knows where they came from.
       onRead: (source, bytes) => source === "object" || metrics.readBytes.labels(source).inc(bytes),
     });
-    const positions = new Positions({ view, segments: this.#segments, offsets: this.#offsets, codecs: nativeCodecs });
+    return {
+      topics: new Topics(view, store, keys),
+      path: new ProducePath({ clock, router: this.router, encoder, metrics, heldBytesMax }),
+      reads,
+      positions: new Positions({ view, segments: this.#segments, offsets: this.#offsets, codecs: nativeCodecs }),
+      producerIds: new ProducerIds(store, keys),
+    };
+  }
+  #server({ topics, path, reads, positions, producerIds }: Shared): RpcServer {
+    const { environment, view, metrics, registry, grpcListener, authorizer } = this.#options;
+    const { clock, logger, timers } = environment;
     return createRpcServer({
       listener: grpcListener,
       logger,
       clock,
-      timers,
       metrics: registry,
+      timers,
       ...(authorizer === undefined ? {} : { authorizer }),
       services: [
-        produceService({ clock, timers, topics, path, producerIds: new ProducerIds(store, keys) }),
+        produceService({ clock, timers, topics, path, producerIds }),
         consumeService({ clock, timers, codecs: nativeCodecs, topics, positions, reads, metrics }),
         adminService({ clock, timers, view, topics, controller: this.#controller }),
         groupService(new CoordinatorClient({ clock, timers, view, channels: this.#channels })),
       ],
     });
+  }
+  #kafkaListener(shared: Shared): KafkaListener | undefined {
+    const { environment, identity, view, metrics, registry, kafkaListener, kafkaSettings, authorizer } = this.#options;
+    const { clock, logger, timers, store, keys } = environment;
+    if (kafkaListener === undefined) return undefined;
+    const handlers = kafkaHandlers({
+      ...shared,
+      clock,
+      timers,
+      view,
+      store,
+      keys,
+      metrics,
+      topology: new Topology(view, identity),
+      controller: this.#controller,
+      tails: this.tails,
+      offsets: this.#offsets,
+      settings: kafkaSettings,
+    });
+    return new KafkaListener({ listener: kafkaListener, clock, logger, metrics: registry, handlers, authorizer, gate: shared.path });
   }
 
   /** What changed in the metadata, told to whoever waits for it. */

@@ -38,22 +38,33 @@ export class Positions {
         return { offset, timestampMs: -1, end: -1 };
       }
       case "earliest":
-        return { offset: this.#options.view.partition(partition)?.startOffset ?? 0, timestampMs: -1, end: -1 };
-      case "latest": {
-        const { highWatermark } = await this.#options.offsets.confirm(partition, deadlineMs, signal);
-        return { offset: highWatermark, timestampMs: -1, end: highWatermark };
-      }
+        return this.earliest(partition);
+      case "latest":
+        return this.latest(partition, deadlineMs, signal);
       case "timestampMs":
-        return this.#byTime(partition, Number(at.value), await this.#options.offsets.confirm(partition, deadlineMs, signal), signal);
+        return this.atTime(partition, Number(at.value), deadlineMs, signal);
       default:
         throw new SluiceError("INVALID_ARGUMENT", "a position is one of offset, earliest, latest, timestamp_ms");
     }
+  }
+  earliest(partition: PartitionId): FoundPosition {
+    return { offset: this.#options.view.partition(partition)?.startOffset ?? 0, timestampMs: -1, end: -1 };
+  }
+  /** Throws what the owner said when it does not answer by the deadline. */
+  async latest(partition: PartitionId, deadlineMs: number, signal?: AbortSignal): Promise<FoundPosition> {
+    const { highWatermark } = await this.#options.offsets.confirm(partition, deadlineMs, signal);
+    return { offset: highWatermark, timestampMs: -1, end: highWatermark };
+  }
+  /** The first record whose time is not before `timestampMs`. Throws INVALID_ARGUMENT, and what owner or storage said. */
+  async atTime(partition: PartitionId, timestampMs: number, deadlineMs: number, signal?: AbortSignal): Promise<FoundPosition> {
+    return this.#byTime(partition, timestampMs, await this.#options.offsets.confirm(partition, deadlineMs, signal), signal);
   }
 
   async #byTime(partition: PartitionId, timestampMs: number, marks: Marks, signal: AbortSignal | undefined): Promise<FoundPosition> {
     const { segments } = this.#options;
     const none = { offset: -1, timestampMs: -1, end: marks.highWatermark };
     if (!Number.isSafeInteger(timestampMs)) throw new SluiceError("INVALID_ARGUMENT", `timestamp ${timestampMs} is out of range`);
+    if (marks.highWatermark <= this.earliest(partition).offset) return none;
     let offset = await segments.scanStart(partition, timestampMs);
     while (offset !== undefined && offset < marks.highWatermark) {
       if (signal?.aborted === true) throw signal.reason;

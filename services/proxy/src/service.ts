@@ -3,6 +3,7 @@ import { limits, type ClusterRecord, type Endpoints } from "@sluice/core/model";
 import type { Authorizer } from "@sluice/rpc";
 import type { Health, Listener, Metrics, Service } from "@sluice/runtime";
 import type { ServiceEnvironment, ServiceIdentity } from "@sluice/service";
+import { kafkaDefaults, type KafkaSettings } from "./kafka/context.ts";
 import { createProxyMetrics } from "./metrics.ts";
 import { ProxyParts } from "./parts.ts";
 
@@ -13,6 +14,10 @@ export interface ProxyOptions {
   readonly metrics: Metrics;
   readonly health: Health;
   readonly grpcListener: Listener;
+  /** Undefined: no Kafka client is served. */
+  readonly kafkaListener?: Listener;
+  /** Default: `kafkaDefaults`. */
+  readonly kafka?: KafkaSettings;
   /** Told in the member record once known. */
   readonly metricsAddress?: () => string;
   /** Default: everybody may do everything. */
@@ -28,7 +33,7 @@ export interface Proxy extends Service {
 /**
  * Puts a proxy together: nothing is bound or read before `start`.
  *
- *   start: cluster record -> view -> caches, links -> gRPC listener -> member key
+ *   start: cluster record -> view -> caches, links -> gRPC and Kafka listeners -> member key
  *   drain: NOT_SERVING, streams end themselves, what is in flight is finished
  */
 export function createProxy(options: ProxyOptions): Proxy {
@@ -71,6 +76,7 @@ class ProxyProcess implements Proxy {
     await this.#view.start();
     this.#parts = this.#build(cluster);
     await this.#parts.rpc.start();
+    await this.#parts.kafka?.start();
     this.#membership = this.#member();
     await this.#membership.start();
     health.markStarted();
@@ -85,7 +91,8 @@ class ProxyProcess implements Proxy {
     const untilMs = clock.monotonicMs() + timers.shutdownMs;
     const deadline = new AbortController();
     const timer = clock.setTimer(timers.shutdownMs, () => deadline.abort());
-    await this.#parts.rpc.drain({ signal: deadline.signal, remainingMs: () => Math.max(0, untilMs - clock.monotonicMs()) });
+    const within = { signal: deadline.signal, remainingMs: () => Math.max(0, untilMs - clock.monotonicMs()) };
+    await Promise.all([this.#parts.rpc.drain(within), this.#parts.kafka?.drain(within)]);
     timer.cancel();
   }
 
@@ -99,7 +106,7 @@ class ProxyProcess implements Proxy {
   }
 
   #build(cluster: ClusterRecord): ProxyParts {
-    const { environment, identity, grpcListener, metrics, authorizer } = this.#options;
+    const { environment, identity, grpcListener, kafkaListener, metrics, authorizer } = this.#options;
     return new ProxyParts({
       environment,
       identity,
@@ -108,6 +115,8 @@ class ProxyProcess implements Proxy {
       metrics: this.#metrics,
       registry: metrics,
       grpcListener,
+      ...(kafkaListener === undefined ? {} : { kafkaListener }),
+      kafkaSettings: this.#options.kafka ?? kafkaDefaults,
       ...(authorizer === undefined ? {} : { authorizer }),
       heldBytesMax: this.#options.heldBytesMax ?? limits.proxyHeldProduceBytesMax,
       tailCacheBytes: this.#options.tailCacheBytes ?? limits.tailCacheBytesDefault,
@@ -133,6 +142,7 @@ class ProxyProcess implements Proxy {
     const metrics = this.#options.metricsAddress?.();
     return {
       ...(this.#parts === undefined ? {} : { grpc: this.#parts.rpc.advertised }),
+      ...(this.#parts?.kafka === undefined ? {} : { kafka: this.#parts.kafka.advertised }),
       ...(metrics === undefined ? {} : { metrics }),
     };
   }

@@ -143,17 +143,26 @@ export class TailCache {
 
   /** Resolves when the tail's version is not `version` (any more), after `timeoutMs`, or when the signal aborts; never rejects. */
   change(joined: Tail, version: number, timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    const tail = joined as PartitionTail;
-    if (tail.version !== version || signal?.aborted === true || timeoutMs <= 0) return Promise.resolve();
+    return this.changeOfAny([{ tail: joined, version }], timeoutMs, signal);
+  }
+
+  /** The same for several tails at once: resolves when any of them has another version than the one given. */
+  changeOfAny(
+    joined: readonly { readonly tail: Tail; readonly version: number }[],
+    timeoutMs: number,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const changed = joined.some(({ tail, version }) => tail.version !== version);
+    if (changed || signal?.aborted === true || timeoutMs <= 0) return Promise.resolve();
     return new Promise((resolve) => {
       const done = (): void => {
-        tail.waiters.delete(done);
+        for (const { tail } of joined) (tail as PartitionTail).waiters.delete(done);
         timer.cancel();
         signal?.removeEventListener("abort", done);
         resolve();
       };
       const timer = this.#options.clock.setTimer(timeoutMs, done, { unref: true });
-      tail.waiters.add(done);
+      for (const { tail } of joined) (tail as PartitionTail).waiters.add(done);
       signal?.addEventListener("abort", done, { once: true });
     });
   }

@@ -56,6 +56,10 @@ export class TestCluster {
   get proxies(): string[] {
     return this.handle.spec.proxies.map((proxy) => proxy.grpc);
   }
+  /** Kafka addresses of the proxies. */
+  get kafka(): string[] {
+    return this.handle.spec.proxies.map((proxy) => proxy.kafka);
+  }
   pid(id: string): number {
     return this.handle.spec.processes[id]?.pid ?? 0;
   }

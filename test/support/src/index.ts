@@ -1,6 +1,7 @@
 export { startEtcd, type EtcdOptions, type EtcdServer } from "./etcd.ts";
 export { ensureGrpcurl, ensurePythonGrpc } from "./grpc-clients.ts";
 export { ensureKafkaLibraries, KAFKA_CLIENTS_VERSION, type KafkaLibraries } from "./kafka-jars.ts";
+export { ensureKcat, kcat, startKcat, type KcatResult, type RunningKcat } from "./kcat.ts";
 export { ensureHelm, ensureKubernetesValidate } from "./kubernetes-tools.ts";
 export { freePort, freePorts } from "./ports.ts";
 export { ensureS3Server, startS3, type S3Kind, type S3Options, type S3Server, type S3Tool } from "./s3.ts";

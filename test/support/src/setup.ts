@@ -1,5 +1,6 @@
 import { ensureGrpcurl, ensurePythonGrpc } from "./grpc-clients.ts";
 import { ensureKafkaLibraries } from "./kafka-jars.ts";
+import { ensureKcat } from "./kcat.ts";
 import { ensureHelm, ensureKubernetesValidate } from "./kubernetes-tools.ts";
 import { ensureS3Server } from "./s3.ts";
 import { ensureEtcd34, ensureEtcdCurrent, say, type Tool } from "./tools.ts";
@@ -19,6 +20,7 @@ try {
   print(`S3 server ${s3.kind}`, s3);
   process.stdout.write(`Python with gRPC: ${await ensurePythonGrpc()}\n`);
   process.stdout.write(`grpcurl: ${(await ensureGrpcurl()) ?? "none"}\n`);
+  process.stdout.write(`kcat: ${await ensureKcat()}\n`);
   process.stdout.write(`Kafka's Java libraries: ${(await ensureKafkaLibraries())?.clientsJar ?? "none"}\n`);
   // Only the tests of the chart need these, and say what is missing.
   const helm = await ensureHelm().catch((error: unknown) => say((error as Error).message));

@@ -34,8 +34,8 @@ interface ServiceEntry extends Entry {
 }
 export interface ProxyEntry extends ServiceEntry {
   readonly grpc: string;
+  readonly kafka: string;
   /** null: this version does not serve it. */
-  readonly kafka: string | null;
   readonly http: string | null;
 }
 /** Brokers and storage nodes have a data link, the others only control calls. */
@@ -102,7 +102,7 @@ export function specOf(options: ClusterOptions, plans: readonly ProcessPlan[], r
     proxies: of("proxy", (plan, base) => ({
       ...base,
       grpc: address(plan, "grpc"),
-      kafka: null,
+      kafka: address(plan, "kafka"),
       http: null,
       metrics: address(plan, "metrics"),
     })),

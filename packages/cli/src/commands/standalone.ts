@@ -1,7 +1,7 @@
 import { createLogger, type LogLevel } from "@sluice/runtime";
 import { DEFAULT_ENDPOINT, portsFrom } from "../defaults.ts";
 import { CommandFailure, exitCodes, messageOf } from "../exit.ts";
-import { startStandalone } from "../standalone/standalone.ts";
+import { startStandalone, type Standalone } from "../standalone/standalone.ts";
 import type { Terminal } from "../terminal.ts";
 
 export interface StandaloneCommandOptions {
@@ -33,12 +33,13 @@ export async function standalone(options: StandaloneCommandOptions, terminal: Te
   return exitCodes.ok;
 }
 
-function banner(server: { readonly data: string; readonly endpoints: { readonly grpc: string; readonly metrics: string } }): string {
-  const { grpc, metrics } = server.endpoints;
+function banner(server: Pick<Standalone, "data" | "endpoints">): string {
+  const { grpc, kafka, metrics } = server.endpoints;
   const flag = grpc === DEFAULT_ENDPOINT ? "" : ` --endpoint ${grpc}`;
   return `Sluice serves.
 
   gRPC     ${grpc}
+  Kafka    ${kafka}
   metrics  http://${metrics}/metrics  (also /livez and /readyz)
   data     ${server.data}
 

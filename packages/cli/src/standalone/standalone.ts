@@ -26,13 +26,14 @@ import {
 } from "@sluice/runtime";
 import { createSegmentStore } from "@sluice/segment-store";
 import type { ServiceEnvironment, ServiceIdentity } from "@sluice/service";
+import type { StandalonePorts } from "../defaults.ts";
 import { VERSION } from "../version.ts";
 
 export interface StandaloneOptions {
   /** Folder of everything; made when it is not there. */
   readonly data: string;
   /** 0 = any free port. */
-  readonly ports: { readonly grpc: number; readonly metrics: number };
+  readonly ports: StandalonePorts;
   /** Default 127.0.0.1. Any other than loopback needs `allowUnauthenticated`. */
   readonly host?: string;
   readonly allowUnauthenticated?: boolean;
@@ -42,7 +43,7 @@ export interface StandaloneOptions {
 }
 export interface Standalone extends AsyncDisposable {
   readonly data: string;
-  readonly endpoints: { readonly grpc: string; readonly metrics: string };
+  readonly endpoints: { readonly grpc: string; readonly kafka: string; readonly metrics: string };
   /** Drains and stops all services, then closes metadata and object store. Idempotent. */
   stop(): Promise<void>;
 }
@@ -70,7 +71,8 @@ export async function startStandalone(options: StandaloneOptions): Promise<Stand
       bind: formatHostPort(options.host ?? "127.0.0.1", port),
       allowUnauthenticated: options.allowUnauthenticated ?? false,
     });
-  const listeners = { grpc: listen("grpc", options.ports.grpc), health: listen("health", options.ports.metrics) };
+  const { grpc, kafka, metrics } = options.ports;
+  const listeners = { grpc: listen("grpc", grpc), kafka: listen("kafka", kafka), health: listen("health", metrics) };
   await mkdir(data, { recursive: true });
   const environment = await openEnvironment(data, options);
   const process = new StandaloneProcess(data, environment, listeners, options);
@@ -136,7 +138,7 @@ class StandaloneProcess implements Standalone {
   constructor(
     data: string,
     environment: ServiceEnvironment,
-    listeners: { readonly grpc: Listener; readonly health: Listener },
+    listeners: { readonly grpc: Listener; readonly kafka: Listener; readonly health: Listener },
     options: StandaloneOptions,
   ) {
     this.data = data;
@@ -153,7 +155,7 @@ class StandaloneProcess implements Standalone {
     const coordinator = this.#part("coordinator", "coordinator", "coordinator-1", "a");
     const proxy = this.#part("proxy", "proxy", "proxy-1", "a");
     const stores = ["a", "b", "c"].slice(0, STORES).map((zone, i) => this.#part("segment-store", "store", `store-${i + 1}`, zone));
-    const proxyService = createProxy({ ...proxy, grpcListener: listeners.grpc });
+    const proxyService = createProxy({ ...proxy, grpcListener: listeners.grpc, kafkaListener: listeners.kafka });
     this.#proxy = proxyService;
     this.#services = [
       { health: controller.health, service: createController({ ...controller, rpcListener: inner("rpc"), shardCount: SHARDS }) },
@@ -180,8 +182,9 @@ class StandaloneProcess implements Standalone {
       { health: proxy.health, service: proxyService },
     ];
   }
-  get endpoints(): { readonly grpc: string; readonly metrics: string } {
-    return { grpc: this.#proxy.endpoints()["grpc"] ?? "", metrics: this.#healthServer.address };
+  get endpoints(): Standalone["endpoints"] {
+    const { grpc = "", kafka = "" } = this.#proxy.endpoints();
+    return { grpc, kafka, metrics: this.#healthServer.address };
   }
 
   /** Storage first: a broker that finds no storage node raises an alarm, and the first start would greet its user with one. */

@@ -320,9 +320,14 @@ export class FakeCluster implements AsyncDisposable {
         return {};
       },
       drain: () => ({ remaining: 0 }),
-      createTopic: async (request) => ({ topic: message(await this.topic(request.name, request.partitions, request.config)) }),
-      updateTopicConfig: () => {
-        throw new SluiceError("INVALID_CONFIG", "refused by the script");
+      createTopic: async (request) =>
+        request.validateOnly ? {} : { topic: message(await this.topic(request.name, request.partitions, request.config)) },
+      updateTopicConfig: async ({ name, set, reset }) => {
+        const before = await this.topicRecord(name);
+        const config = Object.fromEntries(Object.entries({ ...before.config, ...set }).filter(([key]) => !reset.includes(key)));
+        const topic = { ...before, config };
+        await this.put(this.keys.topic("default", name), topicCodec.encode(topic));
+        return { topic: message(topic) };
       },
       deleteTopic: async (request) => {
         const { entry } = await this.store.get(this.keys.topic("default", request.name));

@@ -9,6 +9,7 @@ import { allowAll, createRpcChannel, createRpcClient, type Authorizer, type RpcC
 import { createHealth, createListener, createMetrics, systemClock, systemRandom, type Health, type Metrics } from "@sluice/runtime";
 import { createProxy, type Proxy } from "../../src/service.ts";
 import type { FakeCluster } from "./fake-cluster.ts";
+import { KafkaClient } from "./kafka-client.ts";
 
 export interface RunningProxy extends AsyncDisposable {
   readonly proxy: Proxy;
@@ -18,8 +19,11 @@ export interface RunningProxy extends AsyncDisposable {
   readonly consume: RpcClient<typeof ConsumeService>;
   readonly admin: RpcClient<typeof AdminService>;
   readonly groups: RpcClient<typeof GroupService>;
+  /** A new connection of a Kafka client. */
+  kafka(): Promise<KafkaClient>;
 }
 
+/** gRPC and Kafka on free ports. */
 export async function startProxy(cluster: FakeCluster, id = "proxy-1", authorizer: Authorizer = allowAll): Promise<RunningProxy> {
   const metrics = createMetrics({ service: "proxy" });
   const health = createHealth("proxy", systemClock);
@@ -30,6 +34,8 @@ export async function startProxy(cluster: FakeCluster, id = "proxy-1", authorize
     health,
     authorizer,
     grpcListener: createListener("grpc", { bind: "127.0.0.1:0" }),
+    kafkaListener: createListener("kafka", { bind: "127.0.0.1:0" }),
+    kafka: { autoCreateTopics: true, partitionsDefault: 2 },
   });
   await proxy.start();
   const channel = createRpcChannel(proxy.endpoints()["grpc"] as string);
@@ -41,6 +47,7 @@ export async function startProxy(cluster: FakeCluster, id = "proxy-1", authorize
     consume: createRpcClient(ConsumeService, channel),
     admin: createRpcClient(AdminService, channel),
     groups: createRpcClient(GroupService, channel),
+    kafka: () => KafkaClient.connect(proxy.endpoints()["kafka"] as string),
     async [Symbol.asyncDispose]() {
       channel.close();
       await proxy.stop();

@@ -1,0 +1,237 @@
+import { BatchCursor } from "@sluice/core/log";
+import { limits, SluiceError, type PartitionId, type TopicRecord } from "@sluice/core/model";
+import {
+  apis,
+  type FetchRequest,
+  type FetchRequestFetchPartition,
+  type FetchResponse,
+  type FetchResponsePartitionData,
+  type Input,
+} from "@sluice/kafka-wire";
+import { proxyLimits } from "../../limits.ts";
+import { readCanRetry, type ReadAnswer, type Reader } from "../../read-path.ts";
+import { partitionOf } from "../../topics.ts";
+import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
+import { inParallel, type KafkaContext } from "../context.ts";
+import { KafkaError, kafkaFailure } from "../errors.ts";
+import { checkLeaderEpoch } from "../leader-epoch.ts";
+import { kafkaLimits } from "../limits.ts";
+import { topicNamed } from "../topic-admin.ts";
+import { topicWithId } from "./metadata.ts";
+
+/** Topics are named by their ids from this version on. */
+const IDS_FROM = 13;
+const READ_COMMITTED = 1;
+
+/**
+ * Reads whole batches as they are stored, the one that holds the asked offset first, even when it is larger than the client's limit. Waits until
+ * `minBytes` are there, the time is over, a partition has an error, or the proxy drains. There are no sessions: id 0 in the answer makes a client
+ * name all its partitions each time.
+ */
+export const fetch = (context: KafkaContext): AnyHandler =>
+  defineHandler({
+    api: apis.Fetch,
+    access: { resource: "topic", operation: "read" },
+    async handle(request, call) {
+      // The client believes in a session that nobody gave it: a proxy that was here before did not either.
+      if (request.sessionId !== 0) return { errorCode: KafkaError.fetchSessionIdNotFound };
+      const run = new FetchRun(context, request, call);
+      try {
+        return await run.answer();
+      } finally {
+        run.close();
+      }
+    },
+  });
+
+interface Part {
+  readonly asked: FetchRequestFetchPartition;
+  reader: Reader | undefined;
+  errorCode: number;
+  runs: Uint8Array[];
+  bytes: number;
+  last: ReadAnswer | undefined;
+}
+interface TopicParts {
+  readonly topic: string;
+  readonly topicId: string;
+  readonly parts: Part[];
+}
+
+class FetchRun {
+  readonly #context: KafkaContext;
+  readonly #request: FetchRequest;
+  readonly #call: KafkaCall;
+  readonly #maxBytes: number;
+  readonly #signal: AbortSignal;
+  #topics: TopicParts[] = [];
+  #bytes = 0;
+
+  constructor(context: KafkaContext, request: FetchRequest, call: KafkaCall) {
+    this.#context = context;
+    this.#request = request;
+    this.#call = call;
+    this.#maxBytes = Math.max(0, Math.min(request.maxBytes, limits.fetchBytesMax));
+    this.#signal = AbortSignal.any([call.signal, call.draining]);
+  }
+  close(): void {
+    for (const { parts } of this.#topics) for (const { reader } of parts) if (reader !== undefined) this.#context.reads.close(reader);
+  }
+
+  async answer(): Promise<Input<FetchResponse>> {
+    const { clock, timers, metrics } = this.#context;
+    const untilMs = clock.monotonicMs() + Math.min(this.#request.maxWaitMs, timers.fetchWaitMsMax);
+    this.#topics = await inParallel(this.#request.topics, kafkaLimits.topicsParallel, async ({ topic, topicId, partitions }) => ({
+      topic,
+      topicId,
+      parts: await this.#open(topic, topicId, partitions),
+    }));
+    const parts = this.#topics.flatMap((topic) => topic.parts);
+    const minBytes = Math.min(this.#request.minBytes, this.#maxBytes);
+    for (;;) {
+      await this.#read(parts);
+      const isOver = this.#bytes >= minBytes || parts.length === 0 || parts.some((part) => part.errorCode !== 0);
+      const leftMs = untilMs - clock.monotonicMs();
+      if (isOver || leftMs <= 0 || this.#signal.aborted) break;
+      await this.#wait(parts, leftMs);
+    }
+    metrics.consumeBytes.inc(this.#bytes);
+    return {
+      responses: this.#topics.map(({ topic, topicId, parts: all }) => ({
+        topic,
+        topicId,
+        partitions: all.map((part) => this.#partition(part)),
+      })),
+    };
+  }
+
+  async #open(name: string, id: string, partitions: readonly FetchRequestFetchPartition[]): Promise<Part[]> {
+    let topic: TopicRecord | undefined;
+    let failed = 0;
+    try {
+      if (this.#call.version < IDS_FROM) topic = await topicNamed(this.#context, this.#call, name);
+      else {
+        topic = await topicWithId(this.#context, id);
+        if (topic === undefined || topic.tenant !== this.#call.principal.tenant) failed = KafkaError.unknownTopicId;
+        else if (!(await this.#call.may(topic.name))) failed = KafkaError.topicAuthorizationFailed;
+      }
+    } catch (error) {
+      failed = kafkaFailure(error).errorCode;
+    }
+    return Promise.all(
+      partitions.map(async (asked) => {
+        const part: Part = { asked, reader: undefined, errorCode: failed, runs: [], bytes: 0, last: undefined };
+        if (failed !== 0 || topic === undefined) return part;
+        try {
+          const id = partitionOf(topic, asked.partition);
+          part.errorCode = await checkLeaderEpoch(this.#context, id, asked.currentLeaderEpoch);
+          if (part.errorCode === 0) part.reader = this.#reader(topic, id, asked.fetchOffset);
+        } catch (error) {
+          part.errorCode = kafkaFailure(error).errorCode;
+        }
+        return part;
+      }),
+    );
+  }
+  #reader(topic: TopicRecord, partition: PartitionId, offset: number): Reader {
+    const start = this.#context.positions.earliest(partition).offset;
+    if (offset < start) throw new SluiceError("OFFSET_OUT_OF_RANGE", `offset ${offset} is before the log start ${start}`);
+    return this.#context.reads.open(topic, partition, offset);
+  }
+
+  /** One pass over the partitions in the order of the request, as far as the answer has room. Some are read at the same time. */
+  async #read(parts: readonly Part[]): Promise<void> {
+    for (let from = 0; from < parts.length && this.#room() > 0; from += kafkaLimits.fetchParallel) {
+      const some = parts.slice(from, from + kafkaLimits.fetchParallel).filter((part) => this.#roomOf(part) > 0);
+      const answers = await Promise.all(some.map((part) => this.#readOne(part)));
+      some.forEach((part, i) => this.#take(part, answers[i]));
+    }
+  }
+  /** Before anything is found there is room for one batch, however small the limit. */
+  #room(): number {
+    return this.#bytes === 0 ? Math.max(1, this.#maxBytes) : this.#maxBytes - this.#bytes;
+  }
+  #roomOf({ asked, bytes, reader, errorCode }: Part): number {
+    if (reader === undefined || errorCode !== 0) return 0;
+    return Math.min(this.#room(), bytes === 0 ? Math.max(1, asked.partitionMaxBytes) : asked.partitionMaxBytes - bytes);
+  }
+  async #readOne(part: Part): Promise<ReadAnswer | undefined> {
+    const { clock, reads } = this.#context;
+    const nowMs = clock.monotonicMs();
+    try {
+      return await reads.read(part.reader as Reader, {
+        maxBytes: this.#roomOf(part),
+        waitUntilMs: nowMs,
+        giveUpMs: nowMs,
+        signal: this.#call.signal,
+      });
+    } catch (error) {
+      // No copy answers now: the client asks again without being told, as when there is nothing new.
+      if (!readCanRetry(error)) part.errorCode = kafkaFailure(error).errorCode;
+      return undefined;
+    }
+  }
+  /** What was read beside it may have used up the room meanwhile: what does not fit is left for the next fetch. */
+  #take(part: Part, answer: ReadAnswer | undefined): void {
+    if (answer === undefined) return;
+    part.last = answer;
+    const room = Math.min(this.#bytes === 0 ? Infinity : this.#maxBytes - this.#bytes, part.bytes === 0 ? Infinity : this.#roomOf(part));
+    const { runs, bytes, nextOffset } = answer.bytes <= room ? answer : cutToFit(answer.runs, room);
+    if (bytes === 0) return;
+    part.runs.push(...runs);
+    part.bytes += bytes;
+    this.#bytes += bytes;
+    (part.reader as Reader).offset = nextOffset;
+  }
+
+  /** Until one of the partitions has news. Those whose end is not followed are looked at again soon. */
+  async #wait(parts: readonly Part[], leftMs: number): Promise<void> {
+    const { clock, tails } = this.#context;
+    const followed: { tail: NonNullable<Reader["tail"]>; version: number }[] = [];
+    let isSoon = false;
+    for (const { reader } of parts) {
+      if (reader === undefined) continue;
+      const { tail, marks, version } = reader;
+      // Committed by the mark, but no copy that was asked has it yet.
+      if (tail === undefined || (marks !== undefined && marks.highWatermark > reader.offset && tail.version === version)) isSoon = true;
+      else followed.push({ tail, version });
+    }
+    if (isSoon) await clock.sleep(Math.min(leftMs, proxyLimits.readRetryMs), this.#signal).catch(() => undefined);
+    else await tails.changeOfAny(followed, Math.min(leftMs, proxyLimits.tailQuietMs), this.#signal);
+  }
+
+  #partition({ asked, reader, errorCode, runs, last }: Part): Input<FetchResponsePartitionData> {
+    const partitionIndex = asked.partition;
+    if (errorCode !== 0) return { partitionIndex, errorCode, highWatermark: -1, records: [] };
+    const known = Math.max(last?.highWatermark ?? -1, reader?.offset ?? 0);
+    const isCommitted = this.#request.isolationLevel === READ_COMMITTED;
+    return {
+      partitionIndex,
+      highWatermark: known,
+      lastStableOffset: (last?.lastStableOffset ?? -1) < 0 ? known : (last?.lastStableOffset ?? known),
+      logStartOffset: last?.logStart ?? -1,
+      abortedTransactions: isCommitted ? [] : null,
+      records: runs,
+    };
+  }
+}
+
+/** The whole batches that fit. */
+function cutToFit(runs: readonly Uint8Array[], room: number): Pick<ReadAnswer, "runs" | "bytes" | "nextOffset"> {
+  const kept: Uint8Array[] = [];
+  let bytes = 0;
+  let nextOffset = -1;
+  const cursor = new BatchCursor();
+  for (const run of runs) {
+    let end = 0;
+    cursor.reset(run);
+    while (cursor.next() && bytes + cursor.nextPosition <= room) {
+      end = cursor.nextPosition;
+      nextOffset = cursor.header.lastOffset + 1;
+    }
+    if (end > 0) kept.push(run.subarray(0, end));
+    bytes += end;
+    if (end < run.length) break;
+  }
+  return { runs: kept, bytes, nextOffset };
+}

@@ -1,0 +1,181 @@
+import { codecs } from "@sluice/core/log";
+import { errorCodeOf, errorNumber, SluiceError, topicSettings, type TopicRecord } from "@sluice/core/model";
+import {
+  apis,
+  type Input,
+  type ProduceRequest,
+  type ProduceRequestPartitionProduceData,
+  type ProduceResponse,
+  type ProduceResponsePartitionProduceResponse,
+} from "@sluice/kafka-wire";
+import type { ProduceOutcome } from "@sluice/partition-client";
+import { produceErrorMessage } from "../../produce-path.ts";
+import { defineHandler, type AnyHandler, type KafkaCall, type Reply } from "../api.ts";
+import type { KafkaContext } from "../context.ts";
+import { KafkaError, kafkaCodeOf, kafkaFailure } from "../errors.ts";
+
+type PartitionAnswer = Input<ProduceResponsePartitionProduceResponse>;
+/** From this version on a client may compress with zstd. */
+const ZSTD_FROM = 7;
+/** Low byte of the batch's attributes. */
+const AT_CODEC = 22;
+const CODEC_MASK = 0x07;
+const REFUSED_RETRY_MS = 20;
+
+/**
+ * Batches to the owners of their partitions, as they came. Requests of a connection are handed to the router in their order without waiting for
+ * one another; the answers are put in order by the connection.
+ */
+export const produce = (context: KafkaContext): AnyHandler =>
+  defineHandler({
+    api: apis.Produce,
+    // librdkafka before 2.11.1 compresses only for a broker that tells of versions 0 to 2: these are told, and refused.
+    toldMin: 0,
+    access: { resource: "topic", operation: "write" },
+    pipelined: true,
+    handle: (request, call) => new ProduceRun(context, request, call).start(),
+  });
+
+/** One request: all partitions are sent at once, the answer is complete when the last of them is. */
+class ProduceRun {
+  readonly #context: KafkaContext;
+  readonly #request: ProduceRequest;
+  readonly #call: KafkaCall;
+  readonly #deadlineMs: number;
+  readonly #answers: PartitionAnswer[][];
+  readonly #finished = Promise.withResolvers<Reply<ProduceResponse>>();
+  #open = 1;
+  #throttleMs = 0;
+  #failed = "";
+
+  constructor(context: KafkaContext, request: ProduceRequest, call: KafkaCall) {
+    this.#context = context;
+    this.#request = request;
+    this.#call = call;
+    this.#deadlineMs = context.clock.monotonicMs() + Math.max(1, Math.min(request.timeoutMs, context.timers.produceHoldMs));
+    this.#answers = request.topicData.map(() => []);
+  }
+
+  start(): Promise<Reply<ProduceResponse>> {
+    const { acks, transactionalId, topicData } = this.#request;
+    const refusal =
+      acks < -1 || acks > 1 ? KafkaError.invalidRequiredAcks : transactionalId !== null ? KafkaError.unsupportedVersion : KafkaError.none;
+    if (refusal !== KafkaError.none) {
+      topicData.forEach((topic, t) => topic.partitionData.forEach(({ index }) => this.#refuse(t, index, refusal, "")));
+    } else {
+      const waits = topicData.map((topic, t) => this.#topic(topic.name, t)).filter((wait) => wait !== undefined);
+      // A look-up has to end before a later request may find the topic known, and overtake.
+      if (waits.length > 0) this.#call.startNextAfter(Promise.all(waits));
+    }
+    this.#done();
+    return this.#finished.promise;
+  }
+
+  /** Without a promise when the topic is known and nobody has to be asked for rights: that is every request but the first. */
+  #topic(name: string, t: number): Promise<void> | undefined {
+    const { topics } = this.#context;
+    const allowed = this.#call.may(name);
+    const topic = allowed === true ? topics.known(this.#call.principal.tenant, name) : undefined;
+    if (topic !== undefined) return this.#partitions(topic, t);
+    this.#open += 1;
+    return Promise.resolve(allowed)
+      .then(async (may) => {
+        if (!may) throw new SluiceError("PERMISSION_DENIED", `${this.#call.principal.name} may not write to topic ${name}`);
+        await this.#partitions(await topics.find(this.#call.principal.tenant, name), t);
+      })
+      .catch((error: unknown) => {
+        const { errorCode, errorMessage } = kafkaFailure(error);
+        for (const { index } of this.#request.topicData[t]?.partitionData ?? []) this.#refuse(t, index, errorCode, errorMessage);
+      })
+      .finally(() => this.#done());
+  }
+  /** A promise only when the router was full and some had to wait. */
+  #partitions(topic: TopicRecord, t: number): Promise<void> | undefined {
+    const stampsTime = topicSettings(topic.config).logAppendTime;
+    let wait: Promise<void> | undefined;
+    for (const data of this.#request.topicData[t]?.partitionData ?? []) {
+      if (wait !== undefined) wait = wait.then(() => this.#partition(topic, stampsTime, t, data));
+      else wait = this.#partition(topic, stampsTime, t, data);
+    }
+    return wait;
+  }
+
+  #partition(topic: TopicRecord, stampsTime: boolean, t: number, data: ProduceRequestPartitionProduceData): Promise<void> | undefined {
+    const { path } = this.#context;
+    const { index, records } = data;
+    let isCounted = false;
+    try {
+      this.#check(records);
+      this.#open += 1;
+      isCounted = true;
+      let again: Promise<void> | undefined;
+      const asked = { partition: index, batch: records as Uint8Array, records: undefined, expectedBaseOffset: -1, fenceToken: -1 };
+      path.produce(topic, asked, this.#deadlineMs, (_, outcome) => {
+        if (this.#isRefusedUnsent(outcome)) again = this.#later(() => this.#partition(topic, stampsTime, t, data));
+        else this.#answer(t, index, outcome, stampsTime);
+        this.#done();
+      });
+      return again;
+    } catch (error) {
+      // Thrown before anything was sent: nobody calls back.
+      if (isCounted) this.#open -= 1;
+      const { errorCode, errorMessage } = kafkaFailure(error);
+      this.#refuse(t, index, errorCode, errorMessage);
+      return undefined;
+    }
+  }
+  #check(records: Uint8Array | null): void {
+    if (records === null || records.length === 0) throw new SluiceError("INVALID_RECORD", "there is no record batch for the partition");
+    const { version } = this.#call;
+    if (version < ZSTD_FROM && ((records[AT_CODEC] ?? 0) & CODEC_MASK) === codecs.zstd)
+      throw new SluiceError("UNSUPPORTED_CODEC", `zstd needs version ${ZSTD_FROM} of Produce, this is ${version}`);
+  }
+
+  /** The proxy itself is full: clients that do not know the error would lose the batch, so it waits here, and those behind it with it. */
+  #isRefusedUnsent(outcome: ProduceOutcome): boolean {
+    return outcome.code === errorNumber("OVERLOADED") && this.#context.clock.monotonicMs() < this.#deadlineMs;
+  }
+  #later(again: () => Promise<void> | undefined): Promise<void> {
+    const { clock } = this.#context;
+    this.#open += 1;
+    return clock
+      .sleep(REFUSED_RETRY_MS, this.#call.signal)
+      .then(again)
+      .catch((error: unknown) => {
+        if (!this.#call.signal.aborted) throw error;
+      })
+      .finally(() => this.#done());
+  }
+
+  #answer(t: number, index: number, outcome: ProduceOutcome, stampsTime: boolean): void {
+    this.#throttleMs = Math.max(this.#throttleMs, outcome.throttleMs);
+    if (outcome.code !== 0) return this.#refuse(t, index, produceCode(outcome.code), produceErrorMessage(outcome));
+    this.#answers[t]?.push({
+      index,
+      baseOffset: outcome.baseOffset,
+      logAppendTimeMs: stampsTime ? outcome.appendTimeMs : -1,
+      logStartOffset: outcome.logStart,
+    });
+  }
+  #refuse(t: number, index: number, errorCode: number, errorMessage: string): void {
+    this.#failed = `partition ${index} of ${this.#request.topicData[t]?.name ?? ""}: error ${errorCode} ${errorMessage}`;
+    this.#answers[t]?.push({ index, errorCode, errorMessage: errorMessage === "" ? null : errorMessage, baseOffset: -1 });
+  }
+
+  #done(): void {
+    this.#open -= 1;
+    if (this.#open > 0) return;
+    if (this.#request.acks !== 0) {
+      const responses = this.#request.topicData.map(({ name }, t) => ({ name, partitionResponses: this.#answers[t] ?? [] }));
+      return this.#finished.resolve({ responses, throttleTimeMs: this.#throttleMs });
+    }
+    if (this.#failed !== "") this.#call.disconnect(this.#failed);
+    this.#finished.resolve(undefined);
+  }
+}
+
+/** What clients take for "try again": codes that they do not know for a produce would end the batch. */
+function produceCode(number: number): number {
+  const code = errorCodeOf(number);
+  return code === "OVERLOADED" ? kafkaCodeOf("TIMED_OUT") : kafkaCodeOf(code);
+}

@@ -1,0 +1,37 @@
+const KiB = 1024;
+const MiB = 1024 * KiB;
+
+/** Limits of the Kafka listener. What happens when one is reached stands behind it. */
+export const kafkaLimits = {
+  /** One Produce request, as Kafka's `socket.request.max.bytes`. Over it: the connection is closed. */
+  produceRequestBytesMax: 100 * MiB,
+  /** Any other request: none that is served holds more than names and numbers. Over it: the connection is closed. */
+  requestBytesMax: 16 * MiB,
+  /** Frames that are larger take their size from a budget that all connections share ... */
+  smallFrameBytesMax: 256 * KiB,
+  /** ... of this much; a connection whose frame finds no room is not read until there is some. */
+  largeFramesBytesMax: 256 * MiB,
+  /** A frame that only announced its size gets this much memory, or twice what has really come. */
+  unprovenFrameBytes: 64 * KiB,
+  /** A frame that has begun must be there within this time. Else: the connection is closed. */
+  frameMs: 30_000,
+  /** Connections; more are closed at once. */
+  connectionsMax: 4_096,
+  /** A connection without a request for this long is closed, as Kafka's `connections.max.idle.ms`. */
+  idleMs: 600_000,
+  /** Requests of one connection without an answer, in bytes and number; at either it is not read. One always goes. */
+  inFlightBytesMax: 16 * MiB,
+  inFlightRequestsMax: 1_024,
+  /** Bytes of answers that a client has not taken; at this much its next request waits. */
+  unsentBytesMax: 8 * MiB,
+  /** Smaller frames are copied out of the chunk that they came in, so that a small record does not hold 64 KiB. */
+  viewBytesMin: 4 * KiB,
+  /** Partitions of one fetch that are read at the same time. */
+  fetchParallel: 8,
+  /** Partitions whose offsets one request looks up at the same time. */
+  offsetsParallel: 16,
+  /** Topics that one request makes, changes or looks up at the same time. */
+  topicsParallel: 8,
+  /** A topic id that the own view does not show yet is waited for this long. */
+  topicIdVisibleMs: 500,
+} as const;

@@ -1,0 +1,80 @@
+import { SluiceError, type TopicRecord } from "@sluice/core/model";
+import type { KafkaCall } from "./api.ts";
+import type { KafkaContext } from "./context.ts";
+import { proxyLimits } from "../limits.ts";
+
+/** Changes of topics as several APIs need them: done by the controller that leads, and seen in the own view before they are told. */
+export interface NewTopic {
+  readonly name: string;
+  readonly partitions: number;
+  readonly config: Readonly<Record<string, string>>;
+  readonly validateOnly: boolean;
+}
+
+/** Monotonic ms until which a change may take: what the client waits, within the proxy's own limit. */
+export const deadlineOf = ({ clock, timers }: KafkaContext, timeoutMs: number): number =>
+  clock.monotonicMs() + Math.max(1, Math.min(timeoutMs, timers.produceHoldMs));
+
+/** Throws what the controller said, or NOT_LEADER, UNREACHABLE, OUTCOME_UNKNOWN. Undefined: validated only. */
+export async function createTopic(
+  context: KafkaContext,
+  call: KafkaCall,
+  topic: NewTopic,
+  timeoutMs: number,
+): Promise<TopicRecord | undefined> {
+  const deadlineMs = deadlineOf(context, timeoutMs);
+  const tenant = call.principal.tenant;
+  await context.controller.call(deadlineMs, call.signal, (client, leftMs) =>
+    client.createTopic({ ...topic, config: { ...topic.config } }, { timeoutMs: leftMs, signal: call.signal }),
+  );
+  if (topic.validateOnly) return undefined;
+  await seen(context, () => context.topics.known(tenant, topic.name) !== undefined, deadlineMs);
+  return context.topics.find(tenant, topic.name);
+}
+
+export async function deleteTopic(context: KafkaContext, call: KafkaCall, topic: TopicRecord, timeoutMs: number): Promise<void> {
+  const deadlineMs = deadlineOf(context, timeoutMs);
+  await context.controller.call(deadlineMs, call.signal, (client, leftMs) =>
+    client.deleteTopic({ name: topic.name }, { timeoutMs: leftMs, signal: call.signal }),
+  );
+  await seen(context, () => context.topics.known(topic.tenant, topic.name)?.topicId !== topic.topicId, deadlineMs);
+}
+
+export async function changeConfig(
+  context: KafkaContext,
+  call: KafkaCall,
+  name: string,
+  change: { readonly set: Readonly<Record<string, string>>; readonly reset: readonly string[] },
+): Promise<void> {
+  const { controller, topics, timers } = context;
+  const deadlineMs = deadlineOf(context, timers.produceHoldMs);
+  const before = topics.known(call.principal.tenant, name);
+  await controller.call(deadlineMs, call.signal, (client, leftMs) =>
+    client.updateTopicConfig({ name, set: { ...change.set }, reset: [...change.reset] }, { timeoutMs: leftMs, signal: call.signal }),
+  );
+  await seen(context, () => topics.known(call.principal.tenant, name) !== before, deadlineMs);
+}
+
+/** Until the own view shows what was done, so that the client's next request here does too; not for long: it is done in any case. */
+export async function seen(
+  { clock, view }: KafkaContext,
+  visible: () => boolean,
+  deadlineMs: number,
+  withinMs: number = proxyLimits.topicVisibleMs,
+): Promise<void> {
+  if (visible()) return;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = clock.setTimer(Math.max(0, Math.min(withinMs, deadlineMs - clock.monotonicMs())), resolve, { unref: true });
+  const unsubscribe = view.onChange(() => {
+    if (visible()) resolve();
+  });
+  await promise;
+  timer.cancel();
+  unsubscribe();
+}
+
+/** The topic of a request that names it. Throws UNKNOWN_TOPIC, INVALID_NAME, PERMISSION_DENIED, METADATA_UNAVAILABLE. */
+export async function topicNamed(context: KafkaContext, call: KafkaCall, name: string): Promise<TopicRecord> {
+  if (!(await call.may(name))) throw new SluiceError("PERMISSION_DENIED", `${call.principal.name} has no right to topic ${name}`);
+  return context.topics.find(call.principal.tenant, name);
+}

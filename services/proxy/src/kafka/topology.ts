@@ -1,0 +1,114 @@
+import type { ClusterView } from "@sluice/catalog";
+import { murmur2, type MemberRecord, type PartitionId, type TopicRecord } from "@sluice/core/model";
+import { parseHostPort } from "@sluice/runtime";
+import type { ServiceIdentity } from "@sluice/service";
+
+/** A proxy as Kafka clients see it: a broker. */
+export interface KafkaNode {
+  readonly nodeId: number;
+  readonly host: string;
+  readonly port: number;
+  readonly rack: string;
+}
+/** How many nodes a partition names as its replicas: that many storage nodes hold it, whichever proxies are named. */
+const REPLICAS = 3;
+const utf8 = new TextEncoder();
+
+/**
+ * What the answering proxy tells of the cluster. Any proxy serves any partition; a leader is only where clients are sent, so that they spread
+ * out. It is computed from the live proxies alone, those of the answering proxy's own zone when there are any, so all proxies of a zone say the same:
+ *
+ *   per topic: each partition in turn takes the node that its hash ranks first, among those that have not more than their share yet
+ *
+ * A node that comes or goes moves a part of the partitions, and the shares are even. The leader epoch is the epoch of the partition's owner, which does
+ * not change with the mapping: clients take another leader at an equal epoch, and refuse a lower epoch.
+ */
+export class Topology {
+  readonly #view: ClusterView;
+  readonly #identity: ServiceIdentity;
+  /** The nodes that the cached leaders were computed for. */
+  #nodesKey = "";
+  #leaders = new WeakMap<TopicRecord, readonly number[]>();
+
+  constructor(view: ClusterView, identity: ServiceIdentity) {
+    this.#view = view;
+    this.#identity = identity;
+  }
+
+  /** All live proxies that Kafka clients can reach, by number. Those that drain are left out while there are others. */
+  nodes(): readonly KafkaNode[] {
+    return this.#members().map(nodeOf);
+  }
+  /** Number of the answering proxy; -1 while it is not registered. */
+  get ownId(): number {
+    return this.#view.member("proxy", this.#identity.id)?.numericId ?? -1;
+  }
+  /** The node that takes requests which go to "the controller": this proxy, when clients are told of it. */
+  controllerId(nodes: readonly KafkaNode[]): number {
+    const { ownId } = this;
+    return nodes.some(({ nodeId }) => nodeId === ownId) ? ownId : (nodes[0]?.nodeId ?? -1);
+  }
+
+  /** Node ids of the leaders of a topic's partitions; all -1 when there is no node. */
+  leaders(topic: TopicRecord): readonly number[] {
+    const ids = this.#leaderIds();
+    const nodesKey = ids.join();
+    if (nodesKey !== this.#nodesKey) {
+      this.#leaders = new WeakMap();
+      this.#nodesKey = nodesKey;
+    }
+    const known = this.#leaders.get(topic);
+    if (known !== undefined) return known;
+    const leaders = assignLeaders(topic.topicId, topic.partitions, ids);
+    this.#leaders.set(topic, leaders);
+    return leaders;
+  }
+  /** Epoch of the partition's ownership; -1 while nobody ever owned it. */
+  leaderEpoch(partition: PartitionId): number {
+    return this.#view.partition(partition)?.state?.record.epoch ?? -1;
+  }
+  /** The leader and those behind it in the list of nodes. */
+  replicas(leader: number, nodes: readonly KafkaNode[]): number[] {
+    const at = nodes.findIndex(({ nodeId }) => nodeId === leader);
+    if (at < 0) return [];
+    return Array.from({ length: Math.min(REPLICAS, nodes.length) }, (_, i) => (nodes[(at + i) % nodes.length] as KafkaNode).nodeId);
+  }
+
+  #members(): MemberRecord[] {
+    const all = this.#view.membersOf("proxy").filter(({ endpoints }) => endpoints.kafka !== undefined);
+    const lasting = all.filter(({ draining }) => !draining);
+    return (lasting.length > 0 ? lasting : all).sort((a, b) => a.numericId - b.numericId);
+  }
+  #leaderIds(): number[] {
+    const members = this.#members();
+    const near = members.filter(({ zone }) => zone === this.#identity.zone);
+    return (near.length > 0 ? near : members).map(({ numericId }) => numericId);
+  }
+}
+
+function nodeOf({ numericId, endpoints, zone }: MemberRecord): KafkaNode {
+  const { host, port } = parseHostPort(endpoints.kafka as string);
+  return { nodeId: numericId, host, port, rack: zone };
+}
+
+/** @param ids of the nodes, ascending */
+export function assignLeaders(topicId: string, partitions: number, ids: readonly number[]): number[] {
+  if (ids.length === 0) return Array.from({ length: partitions }, () => -1);
+  const taken = new Map<number, number>();
+  return Array.from({ length: partitions }, (_, partition) => {
+    // The share grows with the partition, so that a topic that gets more partitions keeps the leaders of the others.
+    const share = Math.floor(partition / ids.length) + 1;
+    let best = -1;
+    let bestRank = -1;
+    for (const id of ids) {
+      if ((taken.get(id) ?? 0) >= share) continue;
+      const rank = murmur2(utf8.encode(`${topicId}/${partition}/${id}`)) >>> 0;
+      if (rank > bestRank) {
+        best = id;
+        bestRank = rank;
+      }
+    }
+    taken.set(best, (taken.get(best) ?? 0) + 1);
+    return best;
+  });
+}

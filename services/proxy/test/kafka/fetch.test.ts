@@ -1,0 +1,283 @@
+import { describe, expect, test } from "@jest/globals";
+import { apis, type FetchResponse, type Input, type FetchRequest } from "@sluice/kafka-wire";
+import { systemClock } from "@sluice/runtime";
+import { FakeCluster, offsetsIn } from "../support/fake-cluster.ts";
+import type { KafkaClient } from "../support/kafka-client.ts";
+import { batchOf, eventually, startProxy } from "../support/proxy.ts";
+
+const MiB = 1024 * 1024;
+type Asked = readonly [partition: number, offset: number, maxBytes?: number];
+const ask = (name: string, asked: readonly Asked[], more: Input<FetchRequest> = {}): Input<FetchRequest> => ({
+  maxWaitMs: 0,
+  minBytes: 1,
+  maxBytes: 50 * MiB,
+  topics: [
+    {
+      topic: name,
+      partitions: asked.map(([partition, fetchOffset, partitionMaxBytes = MiB]) => ({ partition, fetchOffset, partitionMaxBytes })),
+    },
+  ],
+  ...more,
+});
+const partsOf = (response: FetchResponse) => response.responses.flatMap(({ partitions }) => partitions);
+const offsetsOf = (response: FetchResponse): number[][] => partsOf(response).map(({ records }) => offsetsIn(records ?? new Uint8Array(0)));
+/** The first fetch at an end asks the owner; the marks are there with a later one. */
+const warm = (client: KafkaClient, name: string, end: number) =>
+  eventually(async () => partsOf(await client.call(apis.Fetch, 11, ask(name, [[0, end]])))[0]?.highWatermark === end, "marks");
+
+describe("Fetch", () => {
+  test.each([4, 11, 12])("version %d: whole batches, the one that holds the offset first", async (version) => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 2);
+    for (let i = 0; i < 4; i += 1) cluster.append(topic, 0, batchOf(["a", "b", "c"]));
+    await using client = await p.kafka();
+    const answer = await client.call(
+      apis.Fetch,
+      version,
+      ask(
+        "t",
+        [
+          [0, 4],
+          [1, 0],
+        ],
+        { maxWaitMs: 2_000 },
+      ),
+    );
+    expect(offsetsOf(answer)).toEqual([[3, 4, 5, 6, 7, 8, 9, 10, 11], []]);
+    const [first] = partsOf(answer);
+    expect([first?.errorCode, first?.highWatermark, first?.lastStableOffset]).toEqual([0, 12, 12]);
+    expect([answer.sessionId, answer.errorCode]).toEqual([0, 0]);
+  });
+
+  test("version 13 and later name topics by id; an unknown id has an error of its own", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 1);
+    cluster.append(topic, 0, batchOf(["a"]));
+    await using client = await p.kafka();
+    const partitions = [{ partition: 0, fetchOffset: 0, partitionMaxBytes: MiB }];
+    const unknown = "0f8fad5b-d9cb-469f-a165-70867728950e";
+    const answer = await client.call(apis.Fetch, 17, {
+      maxWaitMs: 1_000,
+      minBytes: 1,
+      topics: [
+        { topicId: topic.topicId, partitions },
+        { topicId: unknown, partitions },
+      ],
+    });
+    expect(answer.responses.map(({ topicId, partitions: [part] }) => [topicId, part?.errorCode])).toEqual([
+      [topic.topicId, 0],
+      [unknown, 100],
+    ]);
+  });
+
+  test("a fetch at the end waits for any of its partitions", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 3);
+    await using client = await p.kafka();
+    await warm(client, "t", 0);
+    const waiting = client.call(
+      apis.Fetch,
+      11,
+      ask(
+        "t",
+        [
+          [0, 0],
+          [1, 0],
+          [2, 0],
+        ],
+        { maxWaitMs: 10_000 },
+      ),
+    );
+    await eventually(async () => ((await p.metrics.value("sluice_proxy_tail_waiting_count")) ?? 0) >= 3, "a parked fetch");
+    cluster.append(topic, 2, batchOf(["x"]));
+    expect(offsetsOf(await waiting)).toEqual([[], [], [0]]);
+  });
+
+  test("an empty answer comes when the wait is over, with the marks and no error", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    await cluster.topic("t", 1);
+    await using client = await p.kafka();
+    await warm(client, "t", 0);
+    const beganMs = systemClock.monotonicMs();
+    const [part] = partsOf(await client.call(apis.Fetch, 11, ask("t", [[0, 0]], { maxWaitMs: 200 })));
+    expect(systemClock.monotonicMs() - beganMs).toBeGreaterThanOrEqual(195);
+    expect([part?.errorCode, part?.highWatermark, part?.records?.length]).toEqual([0, 0, 0]);
+  });
+
+  test("a fetch waits until minBytes are there, adding what comes", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 2);
+    await using client = await p.kafka();
+    await warm(client, "t", 0);
+    const batch = batchOf(["x".repeat(400)]);
+    const waiting = client.call(
+      apis.Fetch,
+      11,
+      ask(
+        "t",
+        [
+          [0, 0],
+          [1, 0],
+        ],
+        { maxWaitMs: 10_000, minBytes: batch.length * 3 },
+      ),
+    );
+    for (const partition of [0, 1, 0]) {
+      await systemClock.sleep(30);
+      cluster.append(topic, partition, batch);
+    }
+    expect(offsetsOf(await waiting)).toEqual([[0, 1], [0]]);
+  });
+
+  test("limits: the first batch always comes, the others fit; partitions in the order of the request", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 3);
+    const batch = batchOf(["x".repeat(1_000)]);
+    for (const partition of [0, 1, 2]) for (let i = 0; i < 5; i += 1) cluster.append(topic, partition, batch);
+    await using client = await p.kafka();
+    for (const partition of [0, 1, 2]) await client.call(apis.Fetch, 11, ask("t", [[partition, 0]], { maxWaitMs: 2_000 }));
+    const fetch = async (asked: readonly Asked[], maxBytes: number) =>
+      offsetsOf(await client.call(apis.Fetch, 11, ask("t", asked, { maxBytes, maxWaitMs: 1_000 }))).map((offsets) => offsets.length);
+    expect(
+      await fetch(
+        [
+          [1, 0],
+          [0, 0],
+        ],
+        10,
+      ),
+    ).toEqual([1, 0]);
+    expect(
+      await fetch(
+        [
+          [2, 0, 10],
+          [0, 0, 10],
+          [1, 0, 10],
+        ],
+        MiB,
+      ),
+    ).toEqual([1, 1, 1]);
+    expect(
+      await fetch(
+        [
+          [0, 0],
+          [1, 0],
+          [2, 0],
+        ],
+        batch.length * 7,
+      ),
+    ).toEqual([5, 2, 0]);
+    expect(
+      await fetch(
+        [
+          [0, 0, batch.length * 2],
+          [1, 0],
+          [2, 0],
+        ],
+        batch.length * 4,
+      ),
+    ).toEqual([2, 2, 0]);
+  });
+
+  test("many partitions: all that fit are answered", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 40);
+    for (let i = 0; i < 40; i += 1) cluster.append(topic, i, batchOf([`v${i}`]));
+    await using client = await p.kafka();
+    const asked = Array.from({ length: 40 }, (_, i) => [i, 0] as const);
+    const got = new Set<number>();
+    await eventually(async () => {
+      const left = asked.filter(([partition]) => !got.has(partition));
+      const answer = await client.call(apis.Fetch, 11, ask("t", left, { maxWaitMs: 500 }));
+      for (const { partitionIndex, records } of partsOf(answer)) if ((records?.length ?? 0) > 0) got.add(partitionIndex);
+      return got.size === 40;
+    }, "every partition");
+  });
+
+  test("errors of a partition are told at once and alone", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 2);
+    cluster.append(topic, 0, batchOf(["a"]));
+    await using client = await p.kafka();
+    const codes = async (asked: readonly Asked[], name = "t") =>
+      partsOf(await client.call(apis.Fetch, 11, ask(name, asked, { maxWaitMs: 3_000 }))).map(({ errorCode }) => errorCode);
+    expect(
+      await codes([
+        [0, 0],
+        [5, 0],
+      ]),
+    ).toEqual([0, 3]);
+    expect(await codes([[0, -5]])).toEqual([1]);
+    expect(await codes([[0, 99]])).toEqual([1]);
+    expect(await codes([[0, 0]], "absent")).toEqual([3]);
+  });
+
+  test("an older leader epoch is right, one that never was is refused", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 1);
+    cluster.append(topic, 0, batchOf(["a"]));
+    await using client = await p.kafka();
+    const code = async (currentLeaderEpoch: number) => {
+      const partitions = [{ partition: 0, fetchOffset: 0, currentLeaderEpoch, partitionMaxBytes: MiB }];
+      return partsOf(await client.call(apis.Fetch, 11, { maxWaitMs: 500, minBytes: 1, topics: [{ topic: "t", partitions }] }))[0]
+        ?.errorCode;
+    };
+    expect([await code(-1), await code(0), await code(1), await code(2)]).toEqual([0, 0, 0, 75]);
+  });
+
+  test("sessions are not served: id 0 is given, another is not known", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    await cluster.topic("t", 1);
+    await using client = await p.kafka();
+    expect(await client.call(apis.Fetch, 11, ask("t", [[0, 0]], { sessionEpoch: 0 }))).toMatchObject({ errorCode: 0, sessionId: 0 });
+    expect(await client.call(apis.Fetch, 11, { sessionId: 5, sessionEpoch: 1 })).toMatchObject({ errorCode: 70, responses: [] });
+  });
+
+  test("a topic that is deleted under a waiting fetch is told", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    await cluster.topic("t", 1);
+    await using client = await p.kafka();
+    await warm(client, "t", 0);
+    const waiting = client.call(apis.Fetch, 11, ask("t", [[0, 0]], { maxWaitMs: 10_000 }));
+    await eventually(async () => (await p.metrics.value("sluice_proxy_tail_waiting_count")) === 1, "a parked fetch");
+    await using admin = await p.kafka();
+    await admin.call(apis.DeleteTopics, 5, { topicNames: ["t"], timeoutMs: 1_000 });
+    expect(partsOf(await waiting)[0]?.errorCode).toBe(3);
+  });
+
+  test("a long poll ends when the proxy drains", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    await cluster.topic("t", 1);
+    await using client = await p.kafka();
+    await warm(client, "t", 0);
+    const waiting = client.call(apis.Fetch, 11, ask("t", [[0, 0]], { maxWaitMs: 20_000 }));
+    await eventually(async () => (await p.metrics.value("sluice_proxy_tail_waiting_count")) === 1, "a parked fetch");
+    await p.proxy.drain();
+    expect(partsOf(await waiting)[0]?.errorCode).toBe(0);
+    await client.closed;
+  });
+});
