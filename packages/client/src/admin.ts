@@ -5,7 +5,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { PositionSchema } from "@sluice/proto/v1/consume";
 import type { CallOptions as RpcCallOptions } from "@sluice/rpc";
 import type { Connection, ProxyLink } from "./connection.ts";
-import type { Admin, CallOptions, Groups, MemberInfo, PartitionDetails, PartitionOffset, Position, TopicInfo } from "./types.ts";
+import type { Admin, CallOptions, MemberInfo, PartitionDetails, PartitionOffset, Position, TopicInfo } from "./types.ts";
 
 export type Call = <T>(
   call: (link: ProxyLink, options: RpcCallOptions) => Promise<T>,
@@ -110,38 +110,6 @@ export function wirePosition(position: Position): MessageInitShape<typeof Positi
 export function int64(n: number, what: string): bigint {
   if (!Number.isSafeInteger(n) || n < 0) throw new SluiceError("INVALID_ARGUMENT", `${what} is ${n}; it is an integer from 0 up`);
   return BigInt(n);
-}
-
-export function createGroups(call: Call): Groups {
-  return {
-    async commit(group, offsets, options) {
-      const request = {
-        group,
-        offsets: offsets.map((o) => ({
-          topic: o.topic,
-          partition: o.partition,
-          offset: int64(o.offset, "offset"),
-          metadata: o.metadata ?? "",
-        })),
-      };
-      await call(async (link, o) => {
-        const { results } = await link.groups.commit(request, o);
-        const bad = results.find((r) => r.error !== 0);
-        if (bad !== undefined) throw new SluiceError(errorCodeOf(bad.error), `${bad.topic}/${bad.partition}: ${bad.errorMessage}`);
-      }, options);
-    },
-    async fetch(group, topics = [], options) {
-      const request = { group, topics: topics.map((t) => ({ topic: t.topic, partitions: [...(t.partitions ?? [])] })) };
-      const { offsets } = await call((link, o) => link.groups.fetch(request, o), options);
-      return offsets.map((o) => ({
-        topic: o.topic,
-        partition: o.partition,
-        offset: Number(o.offset),
-        metadata: o.metadata,
-        committedAtMs: Number(o.committedAtMs),
-      }));
-    },
-  };
 }
 
 function topicInfo(topic: Topic | undefined): TopicInfo {

@@ -2,9 +2,11 @@ import { setMaxListeners } from "node:events";
 import { SluiceError } from "@sluice/core/model";
 import { systemClock } from "@sluice/runtime/clock";
 import { systemRandom } from "@sluice/runtime/random";
-import { createAdmin, createCall, createGroups } from "./admin.ts";
+import { createAdmin, createCall } from "./admin.ts";
 import { cancelled, Connection } from "./connection.ts";
 import { SluiceConsumer } from "./consumer.ts";
+import { SluiceGroupConsumer } from "./group-consumer.ts";
+import { createGroups } from "./groups.ts";
 import { SluiceProducer } from "./producer.ts";
 import { clientLimits, clientTimers } from "./timing.ts";
 import type { ClientEvent, ConnectOptions, Sluice } from "./types.ts";
@@ -54,6 +56,7 @@ class Client implements Sluice {
   readonly #closing = new AbortController();
   readonly #producers = new Set<SluiceProducer>();
   readonly #consumers = new Set<SluiceConsumer>();
+  readonly #members = new Set<SluiceGroupConsumer>();
   readonly #traceparent: () => string | undefined;
   readonly #onAbort = (): void => this.#abort();
   #closed: Promise<void> | undefined;
@@ -90,6 +93,15 @@ class Client implements Sluice {
     this.#consumers.add(consumer);
     return consumer;
   }
+  subscribe(options: Parameters<Sluice["subscribe"]>[0]): SluiceGroupConsumer {
+    this.#check();
+    const member = new SluiceGroupConsumer(this.#connection, this.#call, options, {
+      onEvent: (event) => this.#options.onEvent?.(event),
+      onClosed: (m) => this.#members.delete(m),
+    });
+    this.#members.add(member);
+    return member;
+  }
   close(): Promise<void> {
     this.#closed ??= this.#close();
     return this.#closed;
@@ -98,14 +110,14 @@ class Client implements Sluice {
     return this.close();
   }
   async #close(): Promise<void> {
-    await Promise.all([...this.#consumers].map((c) => c.close()));
+    await Promise.all([...this.#consumers, ...this.#members].map((c) => c.close()));
     await Promise.all([...this.#producers].map((p) => p.close()));
     this.#end(new SluiceError("SHUTTING_DOWN", "the client is closed"));
   }
   #abort(): void {
     const error = cancelled(this.#options.signal as AbortSignal);
     for (const producer of this.#producers) producer.abort(error);
-    for (const consumer of this.#consumers) consumer.abort(error);
+    for (const consumer of [...this.#consumers, ...this.#members]) consumer.abort(error);
     this.#end(error);
   }
   #end(error: SluiceError): void {

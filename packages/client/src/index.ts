@@ -1,3 +1,4 @@
+export type * from "./group-types.ts";
 export type * from "./types.ts";
 export { connect } from "./connect.ts";
 export { asSluiceError, codeOf, type ErrorCode, errorCatalogue, isSluiceError, SluiceError } from "@sluice/core/model";

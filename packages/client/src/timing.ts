@@ -45,4 +45,10 @@ export const clientTimers = {
   keepaliveTimeoutMs: 2_000,
   /** A topic made at another proxy a moment ago may be unknown here for as long. */
   newTopicMs: 1_000,
+  /** A member's heartbeat, retries included; the next says the same again. */
+  groupHeartbeatMs: 10_000,
+  groupLeaveMs: 2_000,
+  groupCommitIntervalMs: 5_000,
+  /** A topic of the assignment that cannot be read (just made, just deleted) is tried again after so long. */
+  groupTopicRetryMs: 500,
 } as const;

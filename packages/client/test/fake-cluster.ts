@@ -2,7 +2,7 @@ import { type BatchHeader, parseBatchHeader } from "@sluice/core/log";
 import { type ErrorCode, errorNumber, SluiceError } from "@sluice/core/model";
 import { AdminService, type Topic } from "@sluice/proto/v1/admin";
 import { ConsumeService, type ConsumeRequest, type Position } from "@sluice/proto/v1/consume";
-import { groups } from "./fake-groups.ts";
+import { FakeGroups, groups } from "./fake-groups.ts";
 import { ProduceService, type ProduceStreamRequest } from "@sluice/proto/v1/produce";
 import { type AccessTable, createRpcServer, defineAccess, implement, type RpcServer } from "@sluice/rpc";
 import { createListener, systemClock } from "@sluice/runtime";
@@ -31,6 +31,7 @@ export type Verdict =
 export class FakeCluster {
   readonly topics = new Map<string, FakePartition[]>();
   readonly configs = new Map<string, Record<string, string>>();
+  readonly groups = new FakeGroups(() => this.topics);
   readonly commits = new Map<string, { offset: number; metadata: string }>();
   readonly arrivals: Arrival[] = [];
   produceStreams = 0;
