@@ -1,3 +1,4 @@
+import type { Position } from "@sluice/client";
 import { UsageError } from "./exit.ts";
 
 export type FromPosition =
@@ -12,6 +13,20 @@ export function parseFrom(text: string): FromPosition {
   if (text === "earliest" || text === "latest") return { at: text };
   return parseOffsetOrTime(text) ?? wrong("--from", text, "earliest, latest, an offset, or @TIME");
 }
+export function parseTo(text: string): FromPosition {
+  if (text === "earliest" || text === "latest") return { at: text };
+  return parseOffsetOrTime(text) ?? wrong("--to", text, "earliest, latest, an offset, or @TIME");
+}
+export const clientPosition = (from: FromPosition): Position => {
+  switch (from.at) {
+    case "offset":
+      return { offset: from.offset };
+    case "time":
+      return { timestampMs: from.timestampMs };
+    default:
+      return from.at;
+  }
+};
 export function parseUntil(text: string): UntilPosition {
   if (text === "end") return { at: "end" };
   return parseOffsetOrTime(text) ?? wrong("--until", text, "end, an offset, or @TIME");

@@ -2,7 +2,7 @@ import { Command, type CommanderError, InvalidArgumentError, Option } from "comm
 import { DEFAULT_DATA_FOLDER, DEFAULT_ENDPOINT, defaultPorts } from "./defaults.ts";
 import { exitCodes, explain, messageOf } from "./exit.ts";
 import { outputFormats, type OutputFormat } from "./output.ts";
-import { type FromPosition, parseFrom, parseUntil, type UntilPosition } from "./position.ts";
+import { type FromPosition, parseFrom, parseTo, parseUntil, type UntilPosition } from "./position.ts";
 import type { Terminal } from "./terminal.ts";
 import { byteSize, pair, uniquePairs, wholeNumber } from "./values.ts";
 import { VERSION } from "./version.ts";
@@ -49,6 +49,7 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
   addStandalone(program, terminal, run);
   addCluster(program, terminal, run);
   addTopic(program, terminal, run);
+  addGroup(program, terminal, run);
   addData(program, terminal, run);
   try {
     await program.parseAsync([...argv], { from: "user" });
@@ -188,6 +189,63 @@ function addTopic(program: Command, terminal: Terminal, run: Runner): void {
     );
 }
 
+function addGroup(program: Command, terminal: Terminal, run: Runner): void {
+  const group = program.command("group").description("list, describe, reset and delete consumer groups");
+  const load = () => import("./commands/group.ts");
+  const several = (text: string, before: readonly string[] | undefined): readonly string[] => [...(before ?? []), text];
+  group
+    .command("list")
+    .description("list the groups")
+    .option("--state <state>", "only those in this state, such as Stable or Empty; may be repeated", several)
+    .addOption(endpoint())
+    .addOption(output())
+    .action((options: { state?: readonly string[]; endpoint?: string; output: OutputFormat }) =>
+      run(async () => (await load()).listGroups(options, terminal)),
+    );
+  group
+    .command("describe <name>")
+    .description("show members, offsets and how far they are behind")
+    .addOption(endpoint())
+    .addOption(output())
+    .action((name: string, options: { endpoint?: string; output: OutputFormat }) =>
+      run(async () => (await load()).describeGroup(name, options, terminal)),
+    );
+  group
+    .command("reset <name>")
+    .description("set the offsets of a group without members")
+    .addOption(
+      new Option("--to <position>", "earliest, latest, an offset, or @TIME (ms since 1970 or ISO)")
+        .argParser(parsed(parseTo))
+        .makeOptionMandatory(),
+    )
+    .option("--topic <topic>", "this topic; may be repeated (default: all that the group has offsets in)", several)
+    .option("--partition <n>", "this partition alone (default: all)", number("--partition", 0, PARTITIONS_MAX))
+    .option("--dry-run", "show what would be set, and set nothing")
+    .addOption(endpoint())
+    .addOption(output())
+    .action(
+      (
+        name: string,
+        options: {
+          to: FromPosition;
+          topic?: readonly string[];
+          partition?: number;
+          dryRun?: boolean;
+          endpoint?: string;
+          output: OutputFormat;
+        },
+      ) => run(async () => (await load()).resetGroup(name, options, terminal)),
+    );
+  group
+    .command("delete <name>")
+    .description("delete a group without members, and its offsets")
+    .addOption(endpoint())
+    .addOption(output())
+    .action((name: string, options: { endpoint?: string; output: OutputFormat }) =>
+      run(async () => (await load()).deleteGroup(name, options, terminal)),
+    );
+}
+
 function addData(program: Command, terminal: Terminal, run: Runner): void {
   program
     .command("produce <topic>")
@@ -214,6 +272,7 @@ function addData(program: Command, terminal: Terminal, run: Runner): void {
     .option("--until <position>", "stop before: an offset, @TIME, or end (as it is at the start)", parsed(parseUntil))
     .option("--partition <n>", "this partition alone (default: all)", number("--partition", 0, PARTITIONS_MAX))
     .option("--exit-on-end", "stop at the end, as it is at the start, instead of waiting for more")
+    .option("--group <name>", "read as a member of this group: share the partitions, go on where it was, commit what was written out")
     .addOption(
       new Option("-o, --output <format>", "value: the values, one a line; jsonl: everything of a record")
         .choices(["value", "jsonl"])
@@ -228,10 +287,16 @@ function addData(program: Command, terminal: Terminal, run: Runner): void {
           until?: UntilPosition;
           partition?: number;
           exitOnEnd?: boolean;
+          group?: string;
           output: "value" | "jsonl";
           endpoint?: string;
         },
-      ) => run(async () => (await import("./commands/consume.ts")).consume(topic, options, terminal)),
+      ) =>
+        run(async () => {
+          const { group } = options;
+          if (group === undefined) return (await import("./commands/consume.ts")).consume(topic, options, terminal);
+          return (await import("./commands/consume-group.ts")).consumeGroup(topic, { ...options, group }, terminal);
+        }),
     );
   program
     .command("status")

@@ -2,6 +2,7 @@ import type { ClusterView } from "@sluice/catalog";
 import { shardOwner } from "@sluice/core/group";
 import type { Clock, Timer } from "@sluice/runtime";
 import type { ServiceIdentity } from "@sluice/service";
+import type { PeerWatch } from "./peer-watch.ts";
 import type { Shard } from "./shard.ts";
 
 export interface ShardOwnershipOptions {
@@ -12,6 +13,8 @@ export interface ShardOwnershipOptions {
   readonly open: (shard: number) => Shard;
   /** Pause before a shard that was lost is taken again while it should be here, ms: two coordinators whose views differ do not fight. */
   readonly retakeMs: number;
+  /** Which coordinators have died although their keys are still there. */
+  readonly peers: Pick<PeerWatch, "isDead" | "onChange">;
 }
 
 /**
@@ -49,6 +52,7 @@ export class ShardOwnership {
       }
       if (changes.some((c) => c.kind === "shard" || (c.kind === "member" && c.service === "coordinator"))) this.#evaluate();
     });
+    this.#options.peers.onChange(() => this.#evaluate());
     this.#evaluate();
   }
   /** Takes nothing more. The others see the member key draining and take what is here. */
@@ -69,10 +73,10 @@ export class ShardOwnership {
   }
 
   #wins(shard: number): boolean {
-    const { view, identity } = this.#options;
+    const { view, identity, peers } = this.#options;
     // A view that shows an earlier start under this name is not up to date: that one's shards are taken once the own key shows.
     if (view.member("coordinator", identity.id)?.instance !== identity.instance) return false;
-    const alive = view.membersOf("coordinator").filter((m) => !m.draining);
+    const alive = view.membersOf("coordinator").filter((m) => !m.draining && !peers.isDead(m.instance));
     return (
       shardOwner(
         alive.map((m) => m.id),

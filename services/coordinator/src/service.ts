@@ -12,6 +12,7 @@ import { GroupExpiry } from "./group-expiry.ts";
 import { GroupHost } from "./group-host.ts";
 import { createCoordinatorMetrics, type CoordinatorMetrics } from "./metrics.ts";
 import { ShardOwnership } from "./ownership.ts";
+import { PeerWatch } from "./peer-watch.ts";
 import { ShardRegister } from "./shard-register.ts";
 import { Shard } from "./shard.ts";
 import type { SnapshotPolicy } from "./snapshot-schedule.ts";
@@ -150,7 +151,16 @@ class Parts {
       return shard;
     };
     const shared = { identity, clock, logger, timers, register, snapshots, snapshotPolicy, metrics };
+    const peers = new PeerWatch({
+      clock,
+      logger,
+      view,
+      identity,
+      intervalMs: timers.heartbeatIntervalMs,
+      timeoutMs: timers.linkConnectTimeoutMs,
+    });
     this.ownership = new ShardOwnership({
+      peers,
       view,
       clock,
       identity,
@@ -222,6 +232,7 @@ class Parts {
       { name: "shard logs", start: () => logs.start?.(), stop: () => logs.close() },
       this.rpc,
       { name: "membership", start: () => this.membership.start(), stop: () => this.membership.close() },
+      { name: "peer watch", start: () => peers.start(), stop: () => peers.stop() },
       { name: "shards", start: () => this.ownership.start(), stop: () => this.ownership.stop() },
       { name: "topic sweep", start: () => sweep.start(), stop: () => sweep.stop() },
       { name: "group expiry", start: () => expiry.start(), stop: () => expiry.stop() },

@@ -1,8 +1,8 @@
-import type { Position, RecordBatch, Sluice } from "@sluice/client";
+import type { RecordBatch, Sluice } from "@sluice/client";
 import { systemClock } from "@sluice/runtime/clock";
 import { type ConnectionOptions, withConnection } from "../connect.ts";
 import { exitCodes, UsageError } from "../exit.ts";
-import type { FromPosition, UntilPosition } from "../position.ts";
+import { clientPosition, type FromPosition, type UntilPosition } from "../position.ts";
 import { formatRecordLine } from "../record-line.ts";
 import type { Terminal } from "../terminal.ts";
 
@@ -55,17 +55,6 @@ export async function consume(topic: string, options: ConsumeOptions, terminal: 
     return reached || (until === undefined && !untilEnd) ? exitCodes.ok : exitCodes.interrupted;
   });
 }
-
-const clientPosition = (from: FromPosition): Position => {
-  switch (from.at) {
-    case "offset":
-      return { offset: from.offset };
-    case "time":
-      return { timestampMs: from.timestampMs };
-    default:
-      return from.at;
-  }
-};
 
 const NEWLINE = Buffer.from("\n");
 const EMPTY = new Uint8Array(0);

@@ -13,7 +13,8 @@ import type { SnapshotPolicy } from "../../src/snapshot-schedule.ts";
 import { Snapshots } from "../../src/snapshots.ts";
 import { FakeLog, FakePartition } from "./fake-log.ts";
 
-const WAIT_MS = 5_000;
+/** A busy machine takes its time. */
+const WAIT_MS = 20_000;
 const POLL_MS = 2;
 export const PARTITION = { topicId: topicId("11111111-1111-4111-8111-111111111111"), partition: 0 };
 
