@@ -206,8 +206,9 @@ class Heartbeat {
   #reply(before: ConsumerMember | undefined, after: ConsumerMember, memberCount: number): HeartbeatReply {
     const r = this.#r;
     const tellsAll = r.owned !== undefined && r.subscription !== undefined && r.rebalanceTimeoutMs !== undefined;
-    const missedTheLast = before !== undefined && r.memberEpoch !== before.memberEpoch;
-    const tell = r.memberEpoch === 0 || tellsAll || missedTheLast || !sameAssignment(before?.assigned ?? [], after.assigned);
+    // It may not have heard an earlier answer.
+    const isBehind = (r.owned !== undefined && !sameAssignment(r.owned, after.assigned)) || r.memberEpoch !== before?.memberEpoch;
+    const tell = r.memberEpoch === 0 || tellsAll || isBehind || !sameAssignment(before?.assigned ?? [], after.assigned);
     return {
       code: undefined,
       memberId: this.#memberId,
