@@ -91,11 +91,11 @@ describe("a group of consumers", () => {
       };
 
       let sent = 0;
-      let stop = false;
+      const stop = new AbortController();
       const producing = (async () => {
         await using producer = client.producer({ topic: "work" });
         const open: Promise<unknown>[] = [];
-        while (!stop) {
+        while (!stop.signal.aborted) {
           open.push(producer.send({ partition: sent % PARTITIONS, value: String(sent) }));
           sent++;
           await sleep(RATE_MS);
@@ -140,7 +140,7 @@ describe("a group of consumers", () => {
         expect(stallMs).toBeLessThanOrEqual(STALL_MS_MAX);
       }
 
-      stop = true;
+      stop.abort();
       await producing;
       await until("everything is read", 20_000, () => seen.size === sent);
       await until("everything is committed", 10_000, () => [...commits.values()].reduce((x, y) => x + y, 0) === sent);

@@ -194,7 +194,7 @@ describe("memberships", () => {
           const bare = members?.kind === "consumer" ? { ...members, owners: undefined } : members;
           expect(bare).toEqual(group.members?.kind === "consumer" ? { ...group.members, owners: undefined } : group.members);
         }
-        for (const group of [...state.groups.values()]) store({ kind: "gone", key: { tenant: group.tenant, group: group.group } });
+        for (const group of state.groups.values()) store({ kind: "gone", key: { tenant: group.tenant, group: group.group } });
         expect([state.bytes, state.offsetCount, state.groups.size]).toEqual([0, 0, 0]);
       }),
       { numRuns: 100 },
