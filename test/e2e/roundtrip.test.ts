@@ -12,8 +12,8 @@ const RECORDS_PER_PARTITION = RECORDS / PARTITIONS / PRODUCERS;
 const KiB = 1024;
 const MiB = 1024 * KiB;
 const JOURNAL_FILE_BYTES = 2 * MiB;
-/** Of all four nodes when nothing is kept: the file that is written to, and what is not worth to be copied. */
-const JOURNAL_LEFT_BYTES = 4 * 3 * JOURNAL_FILE_BYTES;
+/** Of all four nodes when nothing is kept: the file that is written to, what is not worth to be copied, and four spare ones each. */
+const JOURNAL_LEFT_BYTES = 4 * (3 + 4) * JOURNAL_FILE_BYTES;
 
 describe("200,000 records from four producers through one proxy, read through the other", () => {
   let cluster: TestCluster;
