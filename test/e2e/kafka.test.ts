@@ -148,6 +148,9 @@ describe("Kafka clients that are not ours", () => {
         const batches = await batchesOf("flexible", 0);
         expect(batches.every(({ producerId }) => producerId >= 0n)).toBe(true);
         expect(batches.map(({ firstSequence }) => firstSequence)).toEqual(batches.map(({ firstOffset }) => Number(firstOffset)));
+        await admin.createPartitions({ topics: [{ name: "flexible", count: 5, assignments: null }] });
+        await produce("flexible", ["on a new one"], ["-p", "4"]);
+        expect(await consume("flexible", ["-p", "4"])).toEqual(["on a new one"]);
         await admin.deleteTopics({ topics: ["flexible"] });
         expect(await admin.listTopics()).not.toContain("flexible");
         await Promise.all([admin.close(), producer.close()]);

@@ -69,7 +69,7 @@ export class Topics {
   async #create(topic: NewTopic): Promise<TopicRecord> {
     const { store, keys, random, clock, leadership, logger, timers } = this.#duty;
     checkName("topic", topic.name);
-    this.#checkPartitions(topic.partitions);
+    this.#checkPartitions(topic.partitions, 0);
     checkTopicConfig(topic.config);
     const key = keys.topic(DEFAULT_TENANT, topic.name);
     const existing = (await store.get(key)).entry;
@@ -117,12 +117,13 @@ export class Topics {
       }));
   }
 
-  #checkPartitions(partitions: number): void {
+  /** `had`: those that are counted in the cluster already. */
+  #checkPartitions(partitions: number, had: number): void {
     const { view, limits } = this.#duty;
     if (!Number.isInteger(partitions) || partitions < 1 || partitions > modelLimits.topicPartitionsMax) {
       throw new SluiceError("INVALID_ARGUMENT", `partitions is 1 to ${modelLimits.topicPartitionsMax}, got ${partitions}`);
     }
-    let all = partitions;
+    let all = partitions - had;
     for (const { record } of view.topics.values()) all += record.partitions;
     if (all > limits.clusterPartitionsMax) {
       throw new SluiceError(
@@ -150,6 +151,20 @@ export class Topics {
     });
   }
 
+  /** More partitions; resolves when they are assigned. Throws UNKNOWN_TOPIC, INVALID_NAME, INVALID_ARGUMENT. */
+  async addPartitions(name: string, partitions: number, validateOnly: boolean): Promise<TopicRecord> {
+    checkUserTopicName(name);
+    const changed = await this.#change(name, "topic got more partitions", (topic) => {
+      if (topic.phase === "DELETING") throw unknown(name, "is being deleted");
+      if (partitions <= topic.partitions)
+        throw new SluiceError("INVALID_ARGUMENT", `topic ${name} has ${topic.partitions} partitions, ${partitions} are not more`);
+      this.#checkPartitions(partitions, topic.partitions);
+      return validateOnly ? topic : { ...topic, partitions };
+    });
+    if (!validateOnly) await this.#reconcile();
+    return changed;
+  }
+
   /** Marks the topic; partitions, copies, objects and keys go by reconciliation (deletion.ts). Again on a marked one: the same answer. */
   async delete(name: string): Promise<void> {
     checkUserTopicName(name);
@@ -169,7 +184,8 @@ export class Topics {
         then: [{ kind: "put", key, value: topicCodec.encode(after, before.record) }],
       });
       if (!done.succeeded) continue;
-      logger.info(event, { topic: name, topicId: after.topicId, config: after.config, phase: after.phase });
+      const { topicId: id, partitions, config, phase } = after;
+      logger.info(event, { topic: name, topicId: id, partitions, config, phase });
       await viewAt(this.#duty, done.revision, timers.controlCallTimeoutMs);
       return after;
     }

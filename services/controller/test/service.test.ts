@@ -136,6 +136,25 @@ describe("topics", () => {
     await expect(c.client.updateTopicConfig({ name: GROUPS_TOPIC }, call)).rejects.toMatchObject({ code: "INVALID_NAME" });
     await expect(c.client.deleteTopic({ name: GROUPS_TOPIC }, call)).rejects.toMatchObject({ code: "INVALID_NAME" });
   });
+  test("a topic gets more partitions, never fewer, and they are assigned with the answer", async () => {
+    const { cluster, c } = await started();
+    await using _ = cluster;
+    await cluster.broker("b-1");
+    await c.client.createTopic({ name: "t", partitions: 2 }, call);
+    const grow = (partitions: number, more: { name?: string; validateOnly?: boolean } = {}) =>
+      c.client.addPartitions({ name: "t", partitions, ...more }, call);
+    for (const partitions of [0, 1, 2, 10_001]) await expect(grow(partitions)).rejects.toMatchObject({ code: "INVALID_ARGUMENT" });
+    await expect(grow(3, { name: "u" })).rejects.toMatchObject({ code: "UNKNOWN_TOPIC" });
+    await expect(grow(3, { name: GROUPS_TOPIC })).rejects.toMatchObject({ code: "INVALID_NAME" });
+    expect((await grow(5, { validateOnly: true })).topic?.partitions).toBe(2);
+    const { topic } = await grow(5);
+    expect(topic?.partitions).toBe(5);
+    expect((await cluster.topicOf("t"))?.partitions).toBe(5);
+    for (let partition = 0; partition < 5; partition += 1) {
+      const { entry } = await cluster.store.get(cluster.keys.assigned({ topicId: topicId(topic?.topicId ?? ""), partition }));
+      expect([partition, entry === undefined]).toEqual([partition, false]);
+    }
+  });
   test("a topic that was made by half is finished", async () => {
     const { cluster } = await started();
     await using _ = cluster;

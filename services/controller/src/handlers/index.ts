@@ -1,5 +1,6 @@
 import { ControllerService } from "@sluice/proto/internal/v1/controller";
 import { defineAccess, implement, type ServiceRegistration } from "@sluice/rpc";
+import { addPartitions } from "./add-partitions.ts";
 import { createTopic } from "./create-topic.ts";
 import { deleteTopic } from "./delete-topic.ts";
 import { drain } from "./drain.ts";
@@ -16,6 +17,7 @@ export const controllerAccess = defineAccess(ControllerService, {
   createTopic: { resource: "cluster", operation: "internal" },
   updateTopicConfig: { resource: "cluster", operation: "internal" },
   deleteTopic: { resource: "cluster", operation: "internal" },
+  addPartitions: { resource: "cluster", operation: "internal" },
 });
 
 export const controllerService = (context: HandlerContext): ServiceRegistration =>
@@ -26,4 +28,5 @@ export const controllerService = (context: HandlerContext): ServiceRegistration 
     createTopic: (request) => createTopic(context, request),
     updateTopicConfig: (request) => updateTopicConfig(context, request),
     deleteTopic: (request) => deleteTopic(context, request),
+    addPartitions: (request) => addPartitions(context, request),
   });

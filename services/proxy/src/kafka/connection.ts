@@ -140,6 +140,8 @@ export class KafkaConnection {
   /** A large frame has begun: read on only when the budget of all connections has room for it. */
   #onLarge(bytes: number): void {
     const { largeFrames } = this.#options;
+    // A frame before it in the same chunk has ended the connection.
+    if (this.#closed) return;
     this.#arrivingLarge = bytes;
     if (largeFrames.tryTake(bytes)) return;
     this.#waitingForBudget = true;

@@ -40,6 +40,23 @@ export async function deleteTopic(context: KafkaContext, call: KafkaCall, topic:
   await seen(context, () => context.topics.known(topic.tenant, topic.name)?.topicId !== topic.topicId, deadlineMs);
 }
 
+/** Resolves when the new partitions are assigned and seen here. */
+export async function addPartitions(
+  context: KafkaContext,
+  call: KafkaCall,
+  topic: TopicRecord,
+  partitions: number,
+  validateOnly: boolean,
+  timeoutMs: number,
+): Promise<void> {
+  const deadlineMs = deadlineOf(context, timeoutMs);
+  const { name, tenant } = topic;
+  await context.controller.call(deadlineMs, call.signal, (client, leftMs) =>
+    client.addPartitions({ name, partitions, validateOnly }, { timeoutMs: leftMs, signal: call.signal }),
+  );
+  if (!validateOnly) await seen(context, () => (context.topics.known(tenant, name)?.partitions ?? 0) >= partitions, deadlineMs);
+}
+
 export async function changeConfig(
   context: KafkaContext,
   call: KafkaCall,

@@ -45,10 +45,14 @@ const calls: Readonly<Record<string, (client: KafkaClient) => Promise<number | u
   IncrementalAlterConfigs: async (c) =>
     (await c.call(apis.IncrementalAlterConfigs, 1, { resources: [{ resourceType: 2, resourceName: "secret", configs: [] }] })).responses[0]
       ?.errorCode,
+  CreatePartitions: async (c) =>
+    (await c.call(apis.CreatePartitions, 3, { topics: [{ name: "secret", count: 5, assignments: null }], timeoutMs: 1_000 })).results[0]
+      ?.errorCode,
+  DescribeLogDirs: async (c) => (await c.call(apis.DescribeLogDirs, 4, { topics: null })).errorCode,
   DescribeCluster: async (c) => (await c.call(apis.DescribeCluster, 1, {})).errorCode,
 };
 /** APIs without a named resource. */
-const ofCluster = new Set(["InitProducerId", "DescribeCluster"]);
+const ofCluster = new Set(["InitProducerId", "DescribeCluster", "DescribeLogDirs"]);
 
 describe("rights of Kafka clients", () => {
   const handlers: readonly AnyHandler[] = kafkaHandlers({} as KafkaContext);

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "@jest/globals";
+import { epoch } from "@sluice/core/model";
 import { apis, ZERO_UUID } from "@sluice/kafka-wire";
 import { FakeCluster } from "../support/fake-cluster.ts";
 import type { KafkaClient } from "../support/kafka-client.ts";
@@ -109,6 +110,76 @@ describe("CreateTopics and DeleteTopics", () => {
     const byId = await client.call(apis.DeleteTopics, 6, { topics, timeoutMs: 5_000 });
     expect(byId.responses.map(({ errorCode }) => errorCode)).toEqual([0, 100, 42]);
     expect(await namesOf(client)).toEqual([]);
+  });
+});
+
+describe("CreatePartitions", () => {
+  test("a topic gets more partitions, never fewer; they take records at once", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    await cluster.topic("t", 2);
+    await using client = await p.kafka();
+    const grow = async (count: number, more: { validateOnly?: boolean; assignments?: { brokerIds: number[] }[] } = {}) => {
+      const { validateOnly = false, assignments = null } = more;
+      const answer = await client.call(apis.CreatePartitions, 3, {
+        topics: [{ name: "t", count, assignments }],
+        timeoutMs: 5_000,
+        validateOnly,
+      });
+      return answer.results[0]?.errorCode;
+    };
+    expect([await grow(2), await grow(1), await grow(5, { assignments: [{ brokerIds: [1] }] })]).toEqual([37, 37, 39]);
+    const partitions = async () => (await client.call(apis.Metadata, 12, { topics: [{ name: "t" }] })).topics[0]?.partitions.length;
+    expect([await grow(4, { validateOnly: true }), await partitions()]).toEqual([0, 2]);
+    expect([await grow(4), await partitions()]).toEqual([0, 4]);
+    const produced = await client.call(apis.Produce, 9, {
+      acks: -1,
+      timeoutMs: 5_000,
+      topicData: [{ name: "t", partitionData: [{ index: 3, records: batchOf(["x"]) }] }],
+    });
+    expect(produced.responses[0]?.partitionResponses[0]?.errorCode).toBe(0);
+    const absent = await client.call(apis.CreatePartitions, 3, {
+      topics: [{ name: "absent", count: 3, assignments: null }],
+      timeoutMs: 5_000,
+    });
+    expect(absent.results[0]?.errorCode).toBe(3);
+  });
+});
+
+describe("DescribeLogDirs", () => {
+  test("all proxies together tell of every partition once", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using first = await startProxy(cluster, "proxy-1");
+    await using second = await startProxy(cluster, "proxy-2");
+    const topic = await cluster.topic("t", 5);
+    const partition = { topicId: topic.topicId, partition: 4 };
+    await cluster.segment(partition, {
+      segment: { epoch: epoch(1), k: 0 },
+      base: 0,
+      end: 9,
+      phase: "SEALED",
+      replicas: [],
+      sizeBytes: 700,
+    });
+    await using a = await first.kafka();
+    await using b = await second.kafka();
+    const sizes = new Map<number, number>();
+    for (const client of [a, b]) {
+      await eventually(
+        async () => (await client.call(apis.Metadata, 12, { topics: [{ name: "t" }] })).brokers.length === 2,
+        "both proxies",
+      );
+      const { results } = await client.call(apis.DescribeLogDirs, 4, { topics: null });
+      for (const { partitionIndex, partitionSize } of results[0]?.topics[0]?.partitions ?? []) {
+        expect(sizes.has(partitionIndex)).toBe(false);
+        sizes.set(partitionIndex, partitionSize);
+      }
+    }
+    expect([...sizes].toSorted(([x], [y]) => x - y)).toEqual([0, 1, 2, 3, 4].map((i) => [i, i === 4 ? 700 : 0]));
+    const some = await a.call(apis.DescribeLogDirs, 2, { topics: [{ topic: "absent", partitions: [0] }] });
+    expect(some.results[0]?.topics).toEqual([]);
   });
 });
 

@@ -175,16 +175,19 @@ export class FakeCluster implements AsyncDisposable {
       createdAtMs: systemClock.wallMs(),
     };
     for (let partition = 0; partition < partitions; partition += 1) {
-      const p = { topicId: record.topicId, partition };
-      this.logs.set(`${p.topicId}/${partition}`, new FakeLog());
-      const tail = { segment: { epoch: epoch(1), k: 0 }, base: 0 };
-      await this.put(this.keys.assigned(p), assignmentCodec.encode({ broker: memberId("broker-1"), revision: 1 }));
-      const owner = { owner: memberId("broker-1"), ownerInstance: instanceId("broker-1-i") };
-      await this.put(this.keys.state(p), partitionStateCodec.encode({ epoch: epoch(1), ...owner, nonce: "n", phase: "OPEN", tail }));
-      await this.segment(p, { ...tail, phase: "OPEN", replicas: [{ node: memberId("store-1"), incarnation: incarnation("inc-1") }] });
+      await this.partition({ topicId: record.topicId, partition });
     }
     await this.put(this.keys.topic("default", name), topicCodec.encode(record));
     return record;
+  }
+  /** A partition that broker-1 owns at epoch 1, with an open segment on store-1. */
+  async partition(p: PartitionId): Promise<void> {
+    this.logs.set(`${p.topicId}/${p.partition}`, new FakeLog());
+    const tail = { segment: { epoch: epoch(1), k: 0 }, base: 0 };
+    await this.put(this.keys.assigned(p), assignmentCodec.encode({ broker: memberId("broker-1"), revision: 1 }));
+    const owner = { owner: memberId("broker-1"), ownerInstance: instanceId("broker-1-i") };
+    await this.put(this.keys.state(p), partitionStateCodec.encode({ epoch: epoch(1), ...owner, nonce: "n", phase: "OPEN", tail }));
+    await this.segment(p, { ...tail, phase: "OPEN", replicas: [{ node: memberId("store-1"), incarnation: incarnation("inc-1") }] });
   }
   async topicRecord(name: string): Promise<TopicRecord> {
     const { entry } = await this.store.get(this.keys.topic("default", name));
@@ -311,6 +314,7 @@ export class FakeCluster implements AsyncDisposable {
       createTopic: internal,
       updateTopicConfig: internal,
       deleteTopic: internal,
+      addPartitions: internal,
     });
     const message = (t: TopicRecord) => ({ name: t.name, topicId: t.topicId, partitions: t.partitions, config: { ...t.config } });
     return implement(access, {
@@ -326,6 +330,15 @@ export class FakeCluster implements AsyncDisposable {
         const before = await this.topicRecord(name);
         const config = Object.fromEntries(Object.entries({ ...before.config, ...set }).filter(([key]) => !reset.includes(key)));
         const topic = { ...before, config };
+        await this.put(this.keys.topic("default", name), topicCodec.encode(topic));
+        return { topic: message(topic) };
+      },
+      addPartitions: async ({ name, partitions, validateOnly }) => {
+        const before = await this.topicRecord(name);
+        if (partitions <= before.partitions) throw new SluiceError("INVALID_ARGUMENT", "not more");
+        const topic = { ...before, partitions };
+        if (validateOnly) return { topic: message(before) };
+        for (let n = before.partitions; n < partitions; n += 1) await this.partition({ topicId: topic.topicId, partition: n });
         await this.put(this.keys.topic("default", name), topicCodec.encode(topic));
         return { topic: message(topic) };
       },

@@ -2,11 +2,13 @@ import type { AnyHandler } from "../api.ts";
 import type { KafkaContext } from "../context.ts";
 import { alterConfigs, incrementalAlterConfigs } from "./alter-configs.ts";
 import { apiVersions } from "./api-versions.ts";
+import { createPartitions } from "./create-partitions.ts";
 import { createTopics } from "./create-topics.ts";
 import { deleteRecords } from "./delete-records.ts";
 import { deleteTopics } from "./delete-topics.ts";
 import { describeCluster } from "./describe-cluster.ts";
 import { describeConfigs } from "./describe-configs.ts";
+import { describeLogDirs } from "./describe-log-dirs.ts";
 import { fetch } from "./fetch.ts";
 import { initProducerId } from "./init-producer-id.ts";
 import { listOffsets } from "./list-offsets.ts";
@@ -26,11 +28,13 @@ export function kafkaHandlers(context: KafkaContext): readonly AnyHandler[] {
     initProducerId(context),
     createTopics(context),
     deleteTopics(context),
+    createPartitions(context),
     deleteRecords(context),
     describeConfigs(context),
     alterConfigs(context),
     incrementalAlterConfigs(context),
     describeCluster(context),
+    describeLogDirs(context),
   ];
   return handlers;
 }

@@ -4,7 +4,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { CreateTopicRequestSchema, CreateTopicResponseSchema, DeleteTopicRequestSchema, DeleteTopicResponseSchema, UpdateTopicConfigRequestSchema, UpdateTopicConfigResponseSchema } from "../../v1/admin_pb.ts";
+import type { CreateTopicRequestSchema, CreateTopicResponseSchema, DeleteTopicRequestSchema, DeleteTopicResponseSchema, Topic, UpdateTopicConfigRequestSchema, UpdateTopicConfigResponseSchema } from "../../v1/admin_pb.ts";
 import { file_sluice_v1_admin } from "../../v1/admin_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file sluice/internal/v1/controller.proto.
  */
 export const file_sluice_internal_v1_controller: GenFile = /*@__PURE__*/
-  fileDesc("CiNzbHVpY2UvaW50ZXJuYWwvdjEvY29udHJvbGxlci5wcm90bxISc2x1aWNlLmludGVybmFsLnYxIqcBChBIZWFydGJlYXRSZXF1ZXN0Eg8KB3NlcnZpY2UYASABKAkSCgoCaWQYAiABKAkSEAoIaW5zdGFuY2UYAyABKAkSFgoOY2FwYWNpdHlfYnl0ZXMYBCABKAQSEgoKZnJlZV9ieXRlcxgFIAEoBBIfChdhcHBlbmRfYnl0ZXNfcGVyX3NlY29uZBgGIAEoBBIXCg9vcGVuX3BhcnRpdGlvbnMYByABKA0iJQoRSGVhcnRiZWF0UmVzcG9uc2USEAoIc3VzcGVjdHMYASADKAkiZAoRUmVwb3J0UGVlclJlcXVlc3QSDwoHc2VydmljZRgBIAEoCRIKCgJpZBgCIAEoCRIQCghpbnN0YW5jZRgDIAEoCRIQCghyZXBvcnRlchgEIAEoCRIOCgZyZWFzb24YBSABKAkiFAoSUmVwb3J0UGVlclJlc3BvbnNlIj0KDERyYWluUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJEgoKAmlkGAIgASgJEhAKCGluc3RhbmNlGAMgASgJIiIKDURyYWluUmVzcG9uc2USEQoJcmVtYWluaW5nGAEgASgNMpQEChFDb250cm9sbGVyU2VydmljZRJYCglIZWFydGJlYXQSJC5zbHVpY2UuaW50ZXJuYWwudjEuSGVhcnRiZWF0UmVxdWVzdBolLnNsdWljZS5pbnRlcm5hbC52MS5IZWFydGJlYXRSZXNwb25zZRJbCgpSZXBvcnRQZWVyEiUuc2x1aWNlLmludGVybmFsLnYxLlJlcG9ydFBlZXJSZXF1ZXN0GiYuc2x1aWNlLmludGVybmFsLnYxLlJlcG9ydFBlZXJSZXNwb25zZRJMCgVEcmFpbhIgLnNsdWljZS5pbnRlcm5hbC52MS5EcmFpblJlcXVlc3QaIS5zbHVpY2UuaW50ZXJuYWwudjEuRHJhaW5SZXNwb25zZRJMCgtDcmVhdGVUb3BpYxIdLnNsdWljZS52MS5DcmVhdGVUb3BpY1JlcXVlc3QaHi5zbHVpY2UudjEuQ3JlYXRlVG9waWNSZXNwb25zZRJeChFVcGRhdGVUb3BpY0NvbmZpZxIjLnNsdWljZS52MS5VcGRhdGVUb3BpY0NvbmZpZ1JlcXVlc3QaJC5zbHVpY2UudjEuVXBkYXRlVG9waWNDb25maWdSZXNwb25zZRJMCgtEZWxldGVUb3BpYxIdLnNsdWljZS52MS5EZWxldGVUb3BpY1JlcXVlc3QaHi5zbHVpY2UudjEuRGVsZXRlVG9waWNSZXNwb25zZWIGcHJvdG8z", [file_sluice_v1_admin]);
+  fileDesc("CiNzbHVpY2UvaW50ZXJuYWwvdjEvY29udHJvbGxlci5wcm90bxISc2x1aWNlLmludGVybmFsLnYxIqcBChBIZWFydGJlYXRSZXF1ZXN0Eg8KB3NlcnZpY2UYASABKAkSCgoCaWQYAiABKAkSEAoIaW5zdGFuY2UYAyABKAkSFgoOY2FwYWNpdHlfYnl0ZXMYBCABKAQSEgoKZnJlZV9ieXRlcxgFIAEoBBIfChdhcHBlbmRfYnl0ZXNfcGVyX3NlY29uZBgGIAEoBBIXCg9vcGVuX3BhcnRpdGlvbnMYByABKA0iJQoRSGVhcnRiZWF0UmVzcG9uc2USEAoIc3VzcGVjdHMYASADKAkiZAoRUmVwb3J0UGVlclJlcXVlc3QSDwoHc2VydmljZRgBIAEoCRIKCgJpZBgCIAEoCRIQCghpbnN0YW5jZRgDIAEoCRIQCghyZXBvcnRlchgEIAEoCRIOCgZyZWFzb24YBSABKAkiFAoSUmVwb3J0UGVlclJlc3BvbnNlIj0KDERyYWluUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJEgoKAmlkGAIgASgJEhAKCGluc3RhbmNlGAMgASgJIiIKDURyYWluUmVzcG9uc2USEQoJcmVtYWluaW5nGAEgASgNIk8KFEFkZFBhcnRpdGlvbnNSZXF1ZXN0EgwKBG5hbWUYASABKAkSEgoKcGFydGl0aW9ucxgCIAEoDRIVCg12YWxpZGF0ZV9vbmx5GAMgASgIIjgKFUFkZFBhcnRpdGlvbnNSZXNwb25zZRIfCgV0b3BpYxgBIAEoCzIQLnNsdWljZS52MS5Ub3BpYzL6BAoRQ29udHJvbGxlclNlcnZpY2USWAoJSGVhcnRiZWF0EiQuc2x1aWNlLmludGVybmFsLnYxLkhlYXJ0YmVhdFJlcXVlc3QaJS5zbHVpY2UuaW50ZXJuYWwudjEuSGVhcnRiZWF0UmVzcG9uc2USWwoKUmVwb3J0UGVlchIlLnNsdWljZS5pbnRlcm5hbC52MS5SZXBvcnRQZWVyUmVxdWVzdBomLnNsdWljZS5pbnRlcm5hbC52MS5SZXBvcnRQZWVyUmVzcG9uc2USTAoFRHJhaW4SIC5zbHVpY2UuaW50ZXJuYWwudjEuRHJhaW5SZXF1ZXN0GiEuc2x1aWNlLmludGVybmFsLnYxLkRyYWluUmVzcG9uc2USTAoLQ3JlYXRlVG9waWMSHS5zbHVpY2UudjEuQ3JlYXRlVG9waWNSZXF1ZXN0Gh4uc2x1aWNlLnYxLkNyZWF0ZVRvcGljUmVzcG9uc2USXgoRVXBkYXRlVG9waWNDb25maWcSIy5zbHVpY2UudjEuVXBkYXRlVG9waWNDb25maWdSZXF1ZXN0GiQuc2x1aWNlLnYxLlVwZGF0ZVRvcGljQ29uZmlnUmVzcG9uc2USTAoLRGVsZXRlVG9waWMSHS5zbHVpY2UudjEuRGVsZXRlVG9waWNSZXF1ZXN0Gh4uc2x1aWNlLnYxLkRlbGV0ZVRvcGljUmVzcG9uc2USZAoNQWRkUGFydGl0aW9ucxIoLnNsdWljZS5pbnRlcm5hbC52MS5BZGRQYXJ0aXRpb25zUmVxdWVzdBopLnNsdWljZS5pbnRlcm5hbC52MS5BZGRQYXJ0aXRpb25zUmVzcG9uc2ViBnByb3RvMw", [file_sluice_v1_admin]);
 
 /**
  * @generated from message sluice.internal.v1.HeartbeatRequest
@@ -181,6 +181,54 @@ export const DrainResponseSchema: GenMessage<DrainResponse> = /*@__PURE__*/
   messageDesc(file_sluice_internal_v1_controller, 5);
 
 /**
+ * @generated from message sluice.internal.v1.AddPartitionsRequest
+ */
+export type AddPartitionsRequest = Message<"sluice.internal.v1.AddPartitionsRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * All of them together; more than now.
+   *
+   * @generated from field: uint32 partitions = 2;
+   */
+  partitions: number;
+
+  /**
+   * Check everything, change nothing.
+   *
+   * @generated from field: bool validate_only = 3;
+   */
+  validateOnly: boolean;
+};
+
+/**
+ * Describes the message sluice.internal.v1.AddPartitionsRequest.
+ * Use `create(AddPartitionsRequestSchema)` to create a new message.
+ */
+export const AddPartitionsRequestSchema: GenMessage<AddPartitionsRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_controller, 6);
+
+/**
+ * @generated from message sluice.internal.v1.AddPartitionsResponse
+ */
+export type AddPartitionsResponse = Message<"sluice.internal.v1.AddPartitionsResponse"> & {
+  /**
+   * @generated from field: sluice.v1.Topic topic = 1;
+   */
+  topic?: Topic | undefined;
+};
+
+/**
+ * Describes the message sluice.internal.v1.AddPartitionsResponse.
+ * Use `create(AddPartitionsResponseSchema)` to create a new message.
+ */
+export const AddPartitionsResponseSchema: GenMessage<AddPartitionsResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_internal_v1_controller, 7);
+
+/**
  * Served by every controller; one that does not lead answers NOT_LEADER (the leader's key in the metadata names the one that does).
  *
  * @generated from service sluice.internal.v1.ControllerService
@@ -237,6 +285,16 @@ export const ControllerService: GenService<{
     methodKind: "unary";
     input: typeof DeleteTopicRequestSchema;
     output: typeof DeleteTopicResponseSchema;
+  },
+  /**
+   * More partitions for a topic; those that it has stay as they are. Keys may go to other partitions from then on.
+   *
+   * @generated from rpc sluice.internal.v1.ControllerService.AddPartitions
+   */
+  addPartitions: {
+    methodKind: "unary";
+    input: typeof AddPartitionsRequestSchema;
+    output: typeof AddPartitionsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_sluice_internal_v1_controller, 0);
