@@ -81,6 +81,7 @@ export class GroupHost {
   readonly #joins = new Waiting<JoinReply>();
   readonly #syncs = new Waiting<SyncReply>();
   readonly #active = Promise.withResolvers<void>();
+  #released: SluiceError | undefined;
   /** Version of the topics that a group was last looked at with. */
   readonly #topicsSeen = new Map<string, number>();
 
@@ -112,15 +113,23 @@ export class GroupHost {
     this.#active.resolve();
   }
 
+  /** Nobody takes the shard from here, and the process ends: who waits for other members is told at once to look elsewhere. */
+  release(): void {
+    this.#released = new SluiceError("NOT_COORDINATOR", "the coordinator is going away");
+    this.#joins.close(this.#released);
+    this.#syncs.close(this.#released);
+  }
   /** Answers when the members have joined. When `signal` aborts, the member stays and the answer is nobody's. */
   async join(r: JoinRequest, signal: AbortSignal): Promise<JoinReply> {
     await this.#ready(signal);
+    if (this.#released !== undefined) throw this.#released;
     const { ticket, answer } = this.#joins.open(signal);
     this.#step(groupKey(r.tenant, r.group), (step) => join(step, this.#shard.state, r, ticket));
     return answer;
   }
   async sync(r: SyncRequest, signal: AbortSignal): Promise<SyncReply> {
     await this.#ready(signal);
+    if (this.#released !== undefined) throw this.#released;
     const { ticket, answer } = this.#syncs.open(signal);
     this.#step(groupKey(r.tenant, r.group), (step) => sync(step, r, ticket));
     return answer;

@@ -97,10 +97,12 @@ class CoordinatorProcess implements Coordinator {
   }
   /** Shards are served until another coordinator, which sees this one draining, has claimed them. */
   drain(): Promise<void> {
-    return this.#shell.drain(async ({ membership, ownership, rpc }, deadline) => {
+    return this.#shell.drain(async (parts, deadline) => {
+      const { membership, ownership, rpc } = parts;
       ownership.drain();
       await membership.update({ draining: true }).catch(() => undefined);
       while (deadline.remainingMs() > 0 && ownership.shards.size > 0 && ownership.hasSuccessor) await this.#clock.sleep(DRAIN_POLL_MS);
+      parts.release();
       await rpc.drain(deadline);
     });
   }
@@ -116,6 +118,7 @@ class Parts {
   readonly rpc: RpcServer;
   readonly #options: CoordinatorOptions;
   readonly #lifecycle: Lifecycle;
+  readonly #groupsOf: (shard: Shard) => GroupHost;
 
   constructor(options: CoordinatorOptions, view: ClusterView, metrics: CoordinatorMetrics, cluster: ClusterRecord) {
     this.#options = options;
@@ -145,6 +148,7 @@ class Parts {
     const config = { ...groupConfigDefault, ...options.groups };
     const hosts = new WeakMap<Shard, GroupHost>();
     const groupsOf = (shard: Shard): GroupHost => hosts.get(shard) as GroupHost;
+    this.#groupsOf = groupsOf;
     const open = (number: number): Shard => {
       const shard = new Shard({ ...shared, shard: number, log: logs.log(number), onActive: (s) => groupsOf(s).begin(s.state) });
       hosts.set(shard, new GroupHost({ clock, logger, config, topics: lookup }, shard));
@@ -238,6 +242,10 @@ class Parts {
       { name: "group expiry", start: () => expiry.start(), stop: () => expiry.stop() },
       { name: "topic lookup", start: () => undefined, stop: () => lookup.close() },
     );
+  }
+  /** Calls that wait for other members of their groups end: they would hold up the end of the process. */
+  release(): void {
+    for (const shard of this.ownership.shards.values()) this.#groupsOf(shard).release();
   }
   start(): Promise<void> {
     return this.#lifecycle.start();

@@ -150,6 +150,24 @@ describe("classic members", () => {
   });
 });
 
+describe("a coordinator that ends", () => {
+  test("alone does not wait for members that wait for each other", async () => {
+    await using cluster = await started();
+    const one = await alone(cluster);
+    const joined = await joinStable(one, "g");
+    const waits = join(one, "g").catch((error: unknown) => (error as { code: string }).code);
+    await until("it waits", async () => (await one.client.describeGroup({ group: "g" }, call)).state === "PreparingRebalance");
+    const startedMs = Date.now();
+    await one.coordinator.drain();
+    expect(await waits).toBe("NOT_COORDINATOR");
+    expect(Date.now() - startedMs).toBeLessThan(cluster.timers.shutdownMs);
+    await one.coordinator.stop();
+    // What was agreed on before is there.
+    const two = await alone(cluster, "coordinator-2");
+    expect((await two.client.heartbeat({ group: "g", memberId: joined.memberId, generation: 1 }, call)).error).toBe(0);
+  });
+});
+
 describe("members of groups that the server assigns", () => {
   test("share partitions, give back before others get, and go on after a takeover", async () => {
     await using cluster = await started();
