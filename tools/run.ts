@@ -29,13 +29,21 @@ export interface RunResult {
   readonly lastLine: string;
 }
 
+export interface RunOptions {
+  readonly budgetSeconds: number;
+  /** Shows the output only when the command fails. */
+  readonly quiet?: boolean;
+  /** Beside the program's own environment. */
+  readonly environment?: NodeJS.ProcessEnv;
+}
+
 /** `args[0]` is found in node_modules/.bin first. `budgetSeconds` is a hard stop. */
-export function run(args: readonly string[], options: { readonly budgetSeconds: number; readonly quiet?: boolean }): Promise<RunResult> {
+export function run(args: readonly string[], options: RunOptions): Promise<RunResult> {
   const started = Date.now();
   return new Promise((resolve) => {
     const child = spawn(args[0] as string, args.slice(1), {
       cwd: root,
-      env: environment,
+      env: { ...environment, ...options.environment },
       detached: true,
       stdio: ["ignore", "pipe", "pipe"],
     });

@@ -1,7 +1,7 @@
 /**
  * Builds the images, one a target:
  *
- *     node deploy/docker/build.ts                              every target with docker, podman or buildah, on the base of the Dockerfile
+ *     node deploy/docker/build.ts                              every target with docker, buildah or podman, on the base of the Dockerfile
  *     node deploy/docker/build.ts --base node:24-alpine …      not this: musl is not tested; a base with glibc and Node.js 24
  *     node deploy/docker/build.ts --minimal-base               on a base made of this very Node.js: no registry is asked
  *     node deploy/docker/build.ts --target proxy --target cli  only these
@@ -9,18 +9,15 @@
  *
  * Prints the sizes of what was built.
  */
-import { execFileSync, spawnSync } from "node:child_process";
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { layOutProgram } from "./base.ts";
+import { Builder } from "./builder.ts";
 import { root, stage, targets, type Target } from "./stage.ts";
 
 const MiB = 1024 * 1024;
-const LOG_CHARS = 4_000;
-const tools = ["docker", "podman", "buildah"] as const;
-type Tool = (typeof tools)[number];
 
 const { values } = parseArgs({
   options: {
@@ -33,13 +30,6 @@ const { values } = parseArgs({
   },
 });
 
-/** A client without its engine is no use: `info` asks the engine. */
-const works = (tool: Tool): boolean => spawnSync(tool, ["info"], { stdio: "ignore" }).status === 0;
-function toolOf(name: string | undefined): Tool {
-  const found = name === undefined ? tools.find(works) : tools.find((tool) => tool === name);
-  if (found === undefined) throw new Error(`an image builder is needed: ${tools.join(", ")}${name === undefined ? "" : `, not ${name}`}`);
-  return found;
-}
 const isTarget = (name: string): name is Target => (targets as readonly string[]).includes(name);
 
 function folderBytes(folder: string): number {
@@ -53,34 +43,10 @@ function folderBytes(folder: string): number {
 }
 const mib = (bytes: number): string => `${(bytes / MiB).toFixed(1)} MiB`;
 
-class Builder {
-  readonly #tool: Tool;
-  constructor(tool: Tool) {
-    this.#tool = tool;
-  }
-  build(context: string, ref: string, options: readonly string[]): void {
-    // Within a container the other kinds of isolation of buildah are refused; the steps of these files need none.
-    const verb = this.#tool === "buildah" ? ["bud", "--isolation", "chroot"] : ["build"];
-    const run = spawnSync(this.#tool, [...verb, "--file", join(context, "Dockerfile"), "--tag", ref, ...options, context], {
-      encoding: "utf8",
-      maxBuffer: 64 * MiB,
-    });
-    if (run.status !== 0)
-      throw new Error(`${ref} was not built: ${run.error?.message ?? `${run.stdout}\n${run.stderr}`.slice(-LOG_CHARS)}`);
-  }
-  bytes(ref: string): number {
-    if (this.#tool !== "buildah")
-      return Number(execFileSync(this.#tool, ["image", "inspect", "--format", "{{.Size}}", ref], { encoding: "utf8" }));
-    const images = JSON.parse(execFileSync("buildah", ["images", "--json", ref], { encoding: "utf8" })) as { readonly size: string }[];
-    const [, amount, unit] = /^([\d.]+) (\w+)$/.exec(images[0]?.size ?? "") ?? [];
-    return Number(amount) * ({ KB: 1e3, MB: 1e6, GB: 1e9 }[unit ?? ""] ?? 1);
-  }
-}
-
 const unknown = values.target?.find((name) => !isTarget(name));
 if (unknown !== undefined) throw new Error(`no target ${unknown}; targets: ${targets.join(", ")}`);
 const wanted = values.target?.filter(isTarget) ?? targets;
-const builder = new Builder(toolOf(values.tool));
+const builder = Builder.find(values.tool);
 const work = mkdtempSync(join(tmpdir(), "sluice-images-"));
 try {
   let { base } = values;

@@ -82,7 +82,7 @@ async function configOf(service: string): Promise<Properties> {
 
 /** The text of values.schema.json. */
 export async function valuesSchema(): Promise<string> {
-  const trial = { enabled: flag, resources: free("Requests and limits of the container."), storage };
+  const trial = { enabled: flag, resources: free("Requests and limits of the container."), storage, nodeSelector: strings };
   const trialImage = object({ repository: { type: "string", minLength: 1 }, tag });
   const schema = {
     $schema: "https://json-schema.org/draft/2020-12/schema",

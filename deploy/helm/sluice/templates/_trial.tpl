@@ -59,6 +59,9 @@ spec:
         - name: {{ . }}
       {{- end }}
       {{- end }}
+      {{- with .values.nodeSelector }}
+      nodeSelector: {{- toYaml . | nindent 8 }}
+      {{- end }}
       containers:
         - name: {{ .component }}
           image: "{{ .values.image.repository }}:{{ .values.image.tag }}"
