@@ -7,7 +7,9 @@
  *     $SLUICE_TEST_CLUSTER load ARCHIVE       take images into every node
  *     $SLUICE_TEST_CLUSTER crash N, start N   node N loses power; comes back
  *
- * Arguments are handed to jest (`-- -t 'scale'`).
+ * A cluster of KUBECONFIG takes the images through the command in SLUICE_TEST_LOAD, which is given the path of an archive (`kind load
+ * image-archive`, `minikube image load`), and its pod and service networks must be routed from this machine: the client of the drills is
+ * outside the pods. Arguments are handed to jest (`-- -t 'scale'`).
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";

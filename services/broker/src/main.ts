@@ -27,7 +27,7 @@ await runService("broker", brokerConfig, async ({ config, logger, clock, random 
   return {
     name: "broker",
     drainMs: opened.environment.timers.shutdownMs,
-    endpoints: () => ({ ...broker.endpoints(), metrics: healthServer.address }),
+    endpoints: () => ({ ...broker.endpoints(), metrics: healthServer.advertised }),
     async start() {
       await healthServer.start();
       await broker.start();

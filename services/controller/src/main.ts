@@ -27,7 +27,7 @@ await runService("controller", controllerConfig, async ({ config, logger, clock,
   return {
     name: "controller",
     drainMs: opened.environment.timers.shutdownMs,
-    endpoints: () => ({ ...controller.endpoints(), metrics: healthServer.address }),
+    endpoints: () => ({ ...controller.endpoints(), metrics: healthServer.advertised }),
     async start() {
       await healthServer.start();
       await controller.start();

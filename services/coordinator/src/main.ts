@@ -27,7 +27,7 @@ await runService("coordinator", coordinatorConfig, async ({ config, logger, cloc
   return {
     name: "coordinator",
     drainMs: opened.environment.timers.shutdownMs,
-    endpoints: () => ({ ...coordinator.endpoints(), metrics: healthServer.address }),
+    endpoints: () => ({ ...coordinator.endpoints(), metrics: healthServer.advertised }),
     async start() {
       await healthServer.start();
       await coordinator.start();

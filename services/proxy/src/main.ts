@@ -30,7 +30,7 @@ await runService("proxy", proxyConfig, async ({ config, logger, clock, random })
   return {
     name: "proxy",
     drainMs: opened.environment.timers.shutdownMs,
-    endpoints: () => ({ ...proxy.endpoints(), metrics: healthServer.address }),
+    endpoints: () => ({ ...proxy.endpoints(), metrics: healthServer.advertised }),
     async start() {
       await healthServer.start();
       await proxy.start();

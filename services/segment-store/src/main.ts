@@ -41,7 +41,7 @@ await runService("segment-store", segmentStoreConfig, async ({ config, logger, c
   return {
     name: "segment-store",
     drainMs: opened.environment.timers.shutdownMs,
-    endpoints: () => ({ ...node.endpoints(), metrics: healthServer.address }),
+    endpoints: () => ({ ...node.endpoints(), metrics: healthServer.advertised }),
     async start() {
       await healthServer.start();
       await node.start();
