@@ -4,13 +4,14 @@ import { connect, type ClientEvent, type ConsumedRecord, type GroupConsumer, typ
 import { failure, numbers, take, until, world, type World } from "./support.ts";
 
 // A busy machine takes its time; none of it is waited for on purpose.
-jest.setTimeout(30_000);
+jest.setTimeout(60_000);
 
 async function fill(w: World, count: number, from = 0): Promise<void> {
   await using producer = w.sluice.producer({ topic: "t", batchBytes: 1024 });
   const partitions = w.cluster.topic("t").length;
   await producer.sendMany(numbers(count, from).map((value, i) => ({ partition: i % partitions, value: value.padEnd(100) })));
 }
+const soon = (condition: () => boolean): Promise<void> => until(condition, 25_000);
 const valueOf = (r: ConsumedRecord): number => Number(r.valueText());
 const key = (p: { topic: string; partition: number }): string => `${p.topic}/${p.partition}`;
 const subscribe = (sluice: Sluice, more: Partial<SubscribeOptions> = {}): GroupConsumer =>
@@ -40,7 +41,7 @@ describe("a member of a group", () => {
     const rest = await take(next, 18);
     expect(rest.every((r) => r.offset >= 0)).toBe(true);
     expect(next.positions().map((p) => p.offset)).toEqual([10, 10, 10]);
-    await until(() => [0, 1, 2].reduce((n, p) => n + (committed(w, p) ?? 0), 0) >= 29);
+    await soon(() => [0, 1, 2].reduce((n, p) => n + (committed(w, p) ?? 0), 0) >= 29);
   });
 
   test("shares the partitions with others: gives back what it has finished, and nobody reads a record twice", async () => {
@@ -57,18 +58,18 @@ describe("a member of a group", () => {
       for await (const record of member) seen.push(valueOf(record));
     };
     const first = read(a);
-    await until(() => seen.length >= 40);
+    await soon(() => seen.length >= 40);
     const b = subscribe(second);
     const other = read(b);
-    await until(() => b.assignment().length === 2);
+    await soon(() => b.assignment().length === 2);
     await fill(w, 400, 400);
-    await until(() => seen.length >= 800);
+    await soon(() => seen.length >= 800);
     expect(seen.toSorted((x, y) => x - y)).toEqual(numbers(800).map(Number));
     expect(told).toEqual(["+0123", "-23"]);
     await b.close();
-    await until(() => a.assignment().length === 4);
+    await soon(() => a.assignment().length === 4);
     await fill(w, 40, 800);
-    await until(() => seen.length >= 840);
+    await soon(() => seen.length >= 840);
     await a.close();
     await Promise.all([first, other]);
     expect(seen).toHaveLength(840);
@@ -86,13 +87,13 @@ describe("a member of a group", () => {
     while (last.partition !== 1);
     const other = subscribe(second);
     await other.ready();
-    await until(() => !member.assignment().some((p) => p.partition === 1));
+    await soon(() => !member.assignment().some((p) => p.partition === 1));
     // In work: nothing is committed, and the other has nothing.
     const beats = w.cluster.groups.beats.length;
-    await until(() => w.cluster.groups.beats.length > beats + 6);
+    await soon(() => w.cluster.groups.beats.length > beats + 6);
     expect([committed(w, 1), other.assignment()]).toEqual([undefined, []]);
     const next = records.next();
-    await until(() => other.assignment().length === 1);
+    await soon(() => other.assignment().length === 1);
     expect(committed(w, 1)).toBe(last.offset + 1);
     await fill(w, 20, 20);
     expect(((await next).value as ConsumedRecord).partition).toBe(0);
@@ -114,7 +115,7 @@ describe("a member of a group", () => {
     await member.commit();
     got.push(...(await take(member, 5)).map(valueOf));
     w.cluster.groups.expel("g", member.memberId);
-    await until(() => told.length === 1 && member.assignment().length === 1);
+    await soon(() => told.length === 1 && member.assignment().length === 1);
     expect(told).toEqual(["1 true true"]);
     expect(events.some((e) => e.type === "group_lost")).toBe(true);
     got.push(...(await take(member, 15)).map(valueOf));
@@ -129,7 +130,7 @@ describe("a member of a group", () => {
     await member.ready();
     const before = w.cluster.groups.beats.length;
     w.cluster.groups.refusals.push("OUTCOME_UNKNOWN", "TIMED_OUT", "NOT_COORDINATOR");
-    await until(() => w.cluster.groups.beats.length > before + 6);
+    await soon(() => w.cluster.groups.beats.length > before + 6);
     expect(member.assignment()).toHaveLength(2);
     expect(member.memberEpoch).toBe(1);
   });
@@ -156,7 +157,7 @@ describe("a member of a group", () => {
     await member.ready();
     expect(member.assignment().map(key)).toEqual(["t/0"]);
     w.cluster.create("tea", 2);
-    await until(() => member.assignment().length === 3);
+    await soon(() => member.assignment().length === 3);
     await using producer = w.sluice.producer({ topic: "tea" });
     await producer.send({ partition: 1, value: "green" });
     const [record] = await take(member, 1);
@@ -189,7 +190,7 @@ describe("a member of a group", () => {
     const waits = failure(aborted[Symbol.asyncIterator]().next());
     stop.abort();
     expect(await waits).toBe("CANCELLED");
-    await until(() => w.cluster.groups.members("g").size === 0);
+    await soon(() => w.cluster.groups.members("g").size === 0);
 
     w.cluster.groups.refusals.push("GROUP_LIMIT");
     const refused = subscribe(w.sluice);
@@ -210,7 +211,7 @@ describe("a member of a group", () => {
     await using second = await another(w, 2);
     const one = subscribe(w.sluice, { instanceId: "one" });
     await using two = subscribe(second, { instanceId: "two" });
-    await until(() => one.assignment().length === 1 && two.assignment().length === 1);
+    await soon(() => one.assignment().length === 1 && two.assignment().length === 1);
     const had = one.assignment().map(key);
     await one.close();
     expect(w.cluster.groups.members("g").size).toBe(2);
