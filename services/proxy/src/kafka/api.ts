@@ -8,8 +8,8 @@ export interface KafkaCall {
   readonly principal: Principal;
   /** Aborts when the connection is gone. */
   readonly signal: AbortSignal;
-  /** Aborts when the proxy begins to drain: long polls end. */
-  readonly draining: AbortSignal;
+  /** Aborts when the connection is gone or the proxy begins to drain: long polls end. */
+  readonly ending: AbortSignal;
   /** Whether the principal has the handler's right on the named resource; undefined: on all of its kind. */
   may(name: string | undefined): boolean | Promise<boolean>;
   /** The same for another right than the handler's own. */

@@ -53,6 +53,8 @@ export class KafkaConnection {
   readonly #socket: Socket;
   readonly #reader: KafkaFrameReader;
   readonly #gone = new AbortController();
+  /** Made once: a fetch on a busy connection must not cost a signal of its own. */
+  readonly #isEnding: AbortSignal;
   readonly #slots: Slot[] = [];
   /** Slots that have begun, from the front of `#slots`. */
   #started = 0;
@@ -75,6 +77,7 @@ export class KafkaConnection {
     this.#socket = socket;
     this.#options = options;
     this.#activeMs = options.clock.monotonicMs();
+    this.#isEnding = AbortSignal.any([this.#gone.signal, options.draining]);
     this.#reader = new KafkaFrameReader(
       (frame) => this.#onFrame(frame),
       (bytes) => this.#onLarge(bytes),
@@ -235,7 +238,7 @@ export class KafkaConnection {
   }
 
   #call(request: ReceivedRequest, clientId: string): KafkaCall {
-    const { draining, authorizer = allowAll } = this.#options;
+    const { authorizer = allowAll } = this.#options;
     const { access } = request.handler;
     const principal = anonymous;
     return {
@@ -243,7 +246,7 @@ export class KafkaConnection {
       clientId,
       principal,
       signal: this.#gone.signal,
-      draining,
+      ending: this.#isEnding,
       may: (name) => access === "open" || authorizer.authorize(principal, { ...access, name }),
       mayOther: (resource, operation, name) => authorizer.authorize(principal, { resource, operation, name }),
       startNextAfter: (done) => this.#barrier(done),

@@ -210,7 +210,7 @@ describe("a connection of a Kafka client", () => {
     await startedAll(1);
     const deadline = new AbortController();
     const drained = listener.drain({ signal: deadline.signal, remainingMs: () => 5_000 });
-    expect(script.calls[0]?.draining.aborted).toBe(true);
+    expect([script.calls[0]?.ending.aborted, script.calls[0]?.signal.aborted]).toEqual([true, false]);
     script.finish("Produce 1");
     await last;
     await client.closed;

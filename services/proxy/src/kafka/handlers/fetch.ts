@@ -63,7 +63,6 @@ class FetchRun {
   readonly #request: FetchRequest;
   readonly #call: KafkaCall;
   readonly #maxBytes: number;
-  readonly #signal: AbortSignal;
   #topics: TopicParts[] = [];
   #bytes = 0;
 
@@ -72,7 +71,6 @@ class FetchRun {
     this.#request = request;
     this.#call = call;
     this.#maxBytes = Math.max(0, Math.min(request.maxBytes, limits.fetchBytesMax));
-    this.#signal = AbortSignal.any([call.signal, call.draining]);
   }
   close(): void {
     for (const { parts } of this.#topics) for (const { reader } of parts) if (reader !== undefined) this.#context.reads.close(reader);
@@ -92,7 +90,7 @@ class FetchRun {
       await this.#read(parts);
       const isOver = this.#bytes >= minBytes || parts.length === 0 || parts.some((part) => part.errorCode !== 0);
       const leftMs = untilMs - clock.monotonicMs();
-      if (isOver || leftMs <= 0 || this.#signal.aborted) break;
+      if (isOver || leftMs <= 0 || this.#call.ending.aborted) break;
       await this.#wait(parts, leftMs);
     }
     metrics.consumeBytes.inc(this.#bytes);
@@ -196,8 +194,8 @@ class FetchRun {
       if (tail === undefined || (marks !== undefined && marks.highWatermark > reader.offset && tail.version === version)) isSoon = true;
       else followed.push({ tail, version });
     }
-    if (isSoon) await clock.sleep(Math.min(leftMs, proxyLimits.readRetryMs), this.#signal).catch(() => undefined);
-    else await tails.changeOfAny(followed, Math.min(leftMs, proxyLimits.tailQuietMs), this.#signal);
+    if (isSoon) await clock.sleep(Math.min(leftMs, proxyLimits.readRetryMs), this.#call.ending).catch(() => undefined);
+    else await tails.changeOfAny(followed, Math.min(leftMs, proxyLimits.tailQuietMs), this.#call.ending);
   }
 
   #partition({ asked, reader, errorCode, runs, last }: Part): Input<FetchResponsePartitionData> {
