@@ -39,14 +39,16 @@ describe("dependencies that come late", () => {
   }, 30_000);
 
   async function start(service: string, s3Port: number): Promise<Process> {
-    const [health, rpc, link, grpc] = await freePorts(4);
+    const [health, rpc, link, grpc, kafka] = await freePorts(5);
     const flags: Record<string, string> = {
       id: `${service}-1`,
       "metadata.endpoints": `127.0.0.1:${etcdPort}`,
       "objectStore.url": `s3://late?endpoint=http://127.0.0.1:${s3Port}`,
       "objectStore.createBucket": "true",
       "listener.health.bind": `127.0.0.1:${health}`,
-      ...(service === "proxy" ? { "listener.grpc.bind": `127.0.0.1:${grpc}` } : { "listener.rpc.bind": `127.0.0.1:${rpc}` }),
+      ...(service === "proxy"
+        ? { "listener.grpc.bind": `127.0.0.1:${grpc}`, "listener.kafka.bind": `127.0.0.1:${kafka}` }
+        : { "listener.rpc.bind": `127.0.0.1:${rpc}` }),
       ...(service === "broker" || service === "segment-store" ? { "listener.link.bind": `127.0.0.1:${link}` } : {}),
       ...(service === "segment-store" ? { "data.folder": join(temp.path, "data") } : {}),
     };
