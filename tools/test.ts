@@ -62,7 +62,7 @@ const stages: Record<string, () => Promise<Count>> = {
   contract: () => jest("contract", 300),
   simulator: async () => {
     const clean = await program(["node", "sim/src/main.ts", "--seeds", "1..1000"], 300);
-    const mutants = await program(["node", "sim/src/main.ts", "--mutants", "--within", "300"], 240);
+    const mutants = await program(["node", "sim/src/main.ts", "--mutants", "--within", "800"], 240);
     return { passed: clean.passed + mutants.passed, failed: clean.failed + mutants.failed };
   },
   chart: () => jest("chart", 180),

@@ -33,7 +33,7 @@ const plan = (kind: ProcessPlan["kind"], id: string, addresses: Record<string, s
   log: `/l/${id}.log`,
 });
 const plans = [
-  plan("proxy", "proxy-1", { grpc: "127.0.0.1:1", metrics: "127.0.0.1:2" }),
+  plan("proxy", "proxy-1", { grpc: "127.0.0.1:1", kafka: "127.0.0.1:3", metrics: "127.0.0.1:2" }),
   plan("broker", "broker-1", { link: "127.0.0.1:3", rpc: "127.0.0.1:4", metrics: "127.0.0.1:5" }),
   plan("etcd", "etcd-1", { client: "127.0.0.1:6", peer: "127.0.0.1:7" }),
 ];

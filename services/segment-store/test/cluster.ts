@@ -21,7 +21,14 @@ import { createSegmentStore, type SegmentStore, type SegmentStoreOptions } from 
 import { batch, join8, NO_PRODUCERS, partition, TOPIC } from "./support.ts";
 
 export const CALL_MS = 5_000;
-export const timers = { ...scaleTimers(0.1), offloadScanMs: 30, reconcileAfterMs: 200 };
+// A busy machine takes its time to accept a connection.
+export const timers = {
+  ...scaleTimers(0.1),
+  linkConnectTimeoutMs: 5_000,
+  linkHelloTimeoutMs: 5_000,
+  offloadScanMs: 30,
+  reconcileAfterMs: 200,
+};
 
 /** A metadata store with a cluster in it, and real storage nodes on loopback. */
 export class StoreCluster implements AsyncDisposable {
