@@ -53,7 +53,7 @@ function kill(mutant: string, within: number): void {
   print(`${mutant}: SURVIVED ${within} seeds`);
 }
 
-const within = Number(valueOf("--within") ?? 300);
+const within = Number(valueOf("--within") ?? 800);
 const mutant = valueOf("--mutant");
 if (has("--mutants")) for (const name of mutantNames) kill(name, within);
 else if (mutant !== undefined) kill(mutant, to > from ? to - from + 1 : within);
