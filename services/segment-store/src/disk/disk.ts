@@ -38,10 +38,17 @@ const done =
     else reject(error);
   };
 
+/** Linux and macOS have it; without it a write would return before anything is on disk. */
+const O_DSYNC: number | undefined = constants.O_DSYNC;
+const HAS_DSYNC = O_DSYNC !== undefined;
+
 class NodeFile implements DiskFile {
   readonly path: string;
   readonly #fd: number;
-  /** The same file opened with O_DSYNC: a write returns when data and what is needed to find them are on disk, as after fdatasync. One call and one trip through the thread pool instead of two. */
+  /**
+   * The same file opened with O_DSYNC: a write returns when the data and what is needed to find them are on disk, as after fdatasync. One call and one trip
+   * through the thread pool instead of two.
+   */
   readonly #durableFd: number;
   sizeBytes: number;
   constructor(path: string, fd: number, durableFd: number, sizeBytes: number) {
@@ -53,8 +60,9 @@ class NodeFile implements DiskFile {
   write(parts: readonly Uint8Array[], position: number): Promise<void> {
     return this.#write(this.#fd, parts, position);
   }
-  writeDurably(parts: readonly Uint8Array[], position: number): Promise<void> {
-    return this.#write(this.#durableFd, parts, position);
+  async writeDurably(parts: readonly Uint8Array[], position: number): Promise<void> {
+    await this.#write(this.#durableFd, parts, position);
+    if (!HAS_DSYNC) await this.sync();
   }
   async #write(fd: number, parts: readonly Uint8Array[], position: number): Promise<void> {
     let rest = parts;
@@ -117,7 +125,7 @@ export const nodeDisk: Disk = {
     const made = await openHandle(path, flags, 0o640);
     await made.close();
     const fd = await new Promise<number>((resolve, reject) => open(path, "r+", done(resolve, reject)));
-    const durably = constants.O_RDWR | constants.O_DSYNC;
+    const durably = constants.O_RDWR | (O_DSYNC ?? 0);
     const durableFd = await new Promise<number>((resolve, reject) => open(path, durably, done(resolve, reject)));
     const { size } = await new Promise<{ size: number }>((resolve, reject) => stat(path, done(resolve, reject)));
     await syncDirectory(dirname(path));
