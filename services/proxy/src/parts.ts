@@ -67,6 +67,7 @@ export class ProxyParts {
   readonly #segments: SegmentReader;
   readonly #channels: ChannelPool;
   readonly #controller: ControllerClient;
+  readonly #coordinators: CoordinatorClient;
   readonly #offsets: OwnerOffsets;
   readonly #unsubscribe: () => void;
 
@@ -77,6 +78,7 @@ export class ProxyParts {
     const context = linkContext(options);
     this.#channels = new ChannelPool({ clock, clientId: identity.id });
     this.#controller = new ControllerClient({ clock, logger, timers, view, identity, channels: this.#channels });
+    this.#coordinators = new CoordinatorClient({ clock, timers, view, channels: this.#channels });
     this.#links = new BrokerLinks(context, view, {
       onFrame: (_broker, link, frame) => this.#follower.onFrame(link, frame),
       onUp: (broker) => {
@@ -163,7 +165,7 @@ export class ProxyParts {
         produceService({ clock, timers, topics, path, producerIds }),
         consumeService({ clock, timers, codecs: nativeCodecs, topics, positions, reads, metrics }),
         adminService({ clock, timers, view, topics, controller: this.#controller }),
-        groupService(new CoordinatorClient({ clock, timers, view, channels: this.#channels })),
+        groupService(this.#coordinators),
       ],
     });
   }
@@ -181,6 +183,7 @@ export class ProxyParts {
       metrics,
       topology: new Topology(view, identity),
       controller: this.#controller,
+      coordinators: this.#coordinators,
       tails: this.tails,
       offsets: this.#offsets,
       settings: kafkaSettings,

@@ -5,6 +5,8 @@ import type { Operation, Principal, ResourceType } from "@sluice/rpc";
 export interface KafkaCall {
   readonly version: number;
   readonly clientId: string;
+  /** Address that the client comes from, without the port. */
+  readonly clientHost: string;
   readonly principal: Principal;
   /** Aborts when the connection is gone. */
   readonly signal: AbortSignal;

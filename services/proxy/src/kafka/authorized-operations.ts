@@ -24,6 +24,11 @@ const TOPIC: Bits = [
   ["topic", "alter", [ALTER, ALTER_CONFIGS]],
   ["topic", "describe", [DESCRIBE, DESCRIBE_CONFIGS]],
 ];
+const GROUP: Bits = [
+  ["group", "read", [READ]],
+  ["group", "delete", [DELETE]],
+  ["group", "describe", [DESCRIBE]],
+];
 const CLUSTER: Bits = [
   ["topic", "create", [CREATE]],
   ["cluster", "describe", [DESCRIBE, DESCRIBE_CONFIGS]],
@@ -39,3 +44,4 @@ async function allowed(call: KafkaCall, bits: Bits, name: string | undefined): P
 }
 export const topicOperations = (call: KafkaCall, name: string): Promise<number> => allowed(call, TOPIC, name);
 export const clusterOperations = (call: KafkaCall): Promise<number> => allowed(call, CLUSTER, undefined);
+export const groupOperations = (call: KafkaCall, name: string): Promise<number> => allowed(call, GROUP, name);

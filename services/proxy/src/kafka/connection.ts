@@ -244,6 +244,7 @@ export class KafkaConnection {
     return {
       version: request.apiVersion,
       clientId,
+      clientHost: this.#socket.remoteAddress ?? "",
       principal,
       signal: this.#gone.signal,
       ending: this.#isEnding,

@@ -3,6 +3,7 @@ import type { Timers } from "@sluice/core/model";
 import type { MetadataStore } from "@sluice/metadata";
 import type { Clock } from "@sluice/runtime";
 import type { ControllerClient } from "../controller-client.ts";
+import type { CoordinatorClient } from "../coordinator-client.ts";
 import type { ProxyMetrics } from "../metrics.ts";
 import type { OwnerOffsets } from "../owner-offsets.ts";
 import type { Positions } from "../positions.ts";
@@ -33,6 +34,7 @@ export interface KafkaContext {
   readonly topics: Topics;
   readonly topology: Topology;
   readonly controller: Pick<ControllerClient, "call">;
+  readonly coordinators: Pick<CoordinatorClient, "call" | "list">;
   readonly path: ProducePath;
   readonly producerIds: Pick<ProducerIds, "take">;
   readonly reads: ReadPath;

@@ -5,6 +5,8 @@ export const KafkaError = {
   none: 0,
   unknownTopicOrPartition: 3,
   coordinatorLoadInProgress: 14,
+  coordinatorNotAvailable: 15,
+  notCoordinator: 16,
   invalidRequiredAcks: 21,
   topicAuthorizationFailed: 29,
   groupAuthorizationFailed: 30,

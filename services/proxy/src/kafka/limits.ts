@@ -34,4 +34,12 @@ export const kafkaLimits = {
   topicsParallel: 8,
   /** A topic id that the own view does not show yet is waited for this long. */
   topicIdVisibleMs: 500,
+  /** Groups that one request asks about at the same time. */
+  groupsParallel: 8,
+  /** Beyond its rebalance timeout a member's join is waited for this long; the group answers it before that. */
+  groupWaitMarginMs: 10_000,
+  /** The longest wait for other members. Then the client is told to ask again. */
+  groupWaitMsMax: 3_600_000,
+  /** Groups that one ListGroups answers with. */
+  listedGroupsMax: 100_000,
 } as const;

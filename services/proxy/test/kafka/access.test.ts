@@ -10,9 +10,10 @@ import { batchOf, startProxy } from "../support/proxy.ts";
 
 const TOPIC_REFUSED = 29;
 const CLUSTER_REFUSED = 31;
+const GROUP_REFUSED = 30;
 const named = { name: "secret", partitions: [{ partitionIndex: 0, offset: 0, timestamp: -1 }] };
 
-/** One request of every API on a topic called "secret", and the error code that says what happened. An API that is missing here fails the test. */
+/** One request of every API on a topic or group called "secret", and the error code that says what happened. An API that is missing here fails the test. */
 const calls: Readonly<Record<string, (client: KafkaClient) => Promise<number | undefined>>> = {
   Metadata: async (c) => (await c.call(apis.Metadata, 12, { topics: [{ name: "secret" }] })).topics[0]?.errorCode,
   Produce: async (c) =>
@@ -50,6 +51,25 @@ const calls: Readonly<Record<string, (client: KafkaClient) => Promise<number | u
       ?.errorCode,
   DescribeLogDirs: async (c) => (await c.call(apis.DescribeLogDirs, 4, { topics: null })).errorCode,
   DescribeCluster: async (c) => (await c.call(apis.DescribeCluster, 1, {})).errorCode,
+  FindCoordinator: async (c) => (await c.call(apis.FindCoordinator, 2, { key: "secret", keyType: 0 })).errorCode,
+  JoinGroup: async (c) => (await c.call(apis.JoinGroup, 5, { groupId: "secret", protocolType: "consumer" })).errorCode,
+  SyncGroup: async (c) => (await c.call(apis.SyncGroup, 3, { groupId: "secret" })).errorCode,
+  Heartbeat: async (c) => (await c.call(apis.Heartbeat, 3, { groupId: "secret" })).errorCode,
+  LeaveGroup: async (c) => (await c.call(apis.LeaveGroup, 3, { groupId: "secret", members: [{ memberId: "m" }] })).errorCode,
+  OffsetCommit: async (c) =>
+    (await c.call(apis.OffsetCommit, 8, { groupId: "secret", topics: [{ name: "t", partitions: [{ partitionIndex: 0 }] }] })).topics[0]
+      ?.partitions[0]?.errorCode,
+  OffsetFetch: async (c) => (await c.call(apis.OffsetFetch, 8, { groups: [{ groupId: "secret", topics: null }] })).groups[0]?.errorCode,
+  DescribeGroups: async (c) => (await c.call(apis.DescribeGroups, 5, { groups: ["secret"] })).groups[0]?.errorCode,
+  // Who may see no group is told of none.
+  ListGroups: async (c) => {
+    const { errorCode, groups } = await c.call(apis.ListGroups, 5, {});
+    return errorCode === 0 && groups.length === 0 ? GROUP_REFUSED : 0;
+  },
+  DeleteGroups: async (c) => (await c.call(apis.DeleteGroups, 2, { groupsNames: ["secret"] })).results[0]?.errorCode,
+  OffsetDelete: async (c) => (await c.call(apis.OffsetDelete, 0, { groupId: "secret", topics: [] })).errorCode,
+  ConsumerGroupHeartbeat: async (c) => (await c.call(apis.ConsumerGroupHeartbeat, 1, { groupId: "secret", memberId: "m" })).errorCode,
+  ConsumerGroupDescribe: async (c) => (await c.call(apis.ConsumerGroupDescribe, 1, { groupIds: ["secret"] })).groups[0]?.errorCode,
 };
 /** APIs without a named resource. */
 const ofCluster = new Set(["InitProducerId", "DescribeCluster", "DescribeLogDirs"]);
@@ -67,6 +87,7 @@ describe("rights of Kafka clients", () => {
     await using cluster = new FakeCluster();
     await cluster.start();
     const topic = await cluster.topic("secret", 1);
+    cluster.coordinator.addGroup("secret");
     const asked: AccessRequest[] = [];
     const authorizer = { authorize: (_: unknown, request: AccessRequest) => (asked.push(request), false) };
     await using p = await startProxy(cluster, "proxy-1", authorizer);
@@ -77,10 +98,12 @@ describe("rights of Kafka clients", () => {
       if (call === undefined || handler.access === "open") continue;
       asked.length = 0;
       const code = await call(client);
-      expect([name, code]).toEqual([name, ofCluster.has(name) ? CLUSTER_REFUSED : TOPIC_REFUSED]);
+      const refused = handler.access.resource === "group" ? GROUP_REFUSED : TOPIC_REFUSED;
+      expect([name, code]).toEqual([name, ofCluster.has(name) ? CLUSTER_REFUSED : refused]);
       expect(asked[0]).toEqual({ ...handler.access, name: ofCluster.has(name) ? undefined : "secret" });
     }
     expect(cluster.log(topic, 0).next).toBe(0);
+    expect([cluster.coordinator.scripted, cluster.coordinator.commits, cluster.coordinator.consumerRequests]).toEqual([[], [], []]);
     expect((await cluster.topicRecord("secret")).phase).toBe("ACTIVE");
   });
 });

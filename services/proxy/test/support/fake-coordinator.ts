@@ -1,8 +1,16 @@
 import { shardOfGroup } from "@sluice/core/group";
 import { errorNumber, SluiceError, type ErrorCode } from "@sluice/core/model";
 import { CoordinatorService } from "@sluice/proto/internal/v1/coordinator";
-import type { CommitRequest } from "@sluice/proto/v1/group";
+import type { CommitRequest, GroupHeartbeatRequest } from "@sluice/proto/v1/group";
 import { defineAccess, implement, type ServiceRegistration } from "@sluice/rpc";
+
+/** Answers of calls that have no other meaning here, by the name of the call. */
+export type Script = Partial<
+  Record<
+    "joinGroup" | "syncGroup" | "heartbeat" | "leaveGroup" | "describeGroup" | "deleteGroup" | "deleteOffsets",
+    (request: never) => unknown
+  >
+>;
 
 const internal = { resource: "cluster", operation: "internal" } as const;
 
@@ -10,6 +18,12 @@ const internal = { resource: "cluster", operation: "internal" } as const;
 export class FakeCoordinator {
   readonly refusals: ErrorCode[] = [];
   readonly heartbeats: { readonly group: string; readonly clientId: string; readonly clientHost: string }[] = [];
+  /** Answers of a test's own. */
+  script: Script = {};
+  /** Requests that the script has answered. */
+  readonly scripted: unknown[] = [];
+  readonly consumerRequests: GroupHeartbeatRequest[] = [];
+  readonly commits: CommitRequest[] = [];
   readonly #shards: number;
   readonly #committed = new Map<string, CommitRequest["offsets"]>();
 
@@ -24,9 +38,15 @@ export class FakeCoordinator {
       const code = this.refusals.shift();
       if (code !== undefined) throw new SluiceError(code, "refused by the script");
     };
-    const unscripted = (): never => {
-      throw new SluiceError("INTERNAL", "not scripted");
-    };
+    const scripted =
+      (name: keyof Script) =>
+      (request: unknown): never => {
+        refuse();
+        const answer = this.script[name];
+        if (answer === undefined) throw new SluiceError("INTERNAL", `${name} is not scripted`);
+        this.scripted.push(request);
+        return answer(request as never) as never;
+      };
     const access = defineAccess(CoordinatorService, {
       commit: internal,
       fetch: internal,
@@ -41,12 +61,13 @@ export class FakeCoordinator {
       deleteOffsets: internal,
     });
     return implement(access, {
-      joinGroup: unscripted,
-      syncGroup: unscripted,
-      heartbeat: unscripted,
-      leaveGroup: unscripted,
+      joinGroup: scripted("joinGroup"),
+      syncGroup: scripted("syncGroup"),
+      heartbeat: scripted("heartbeat"),
+      leaveGroup: scripted("leaveGroup"),
       consumerHeartbeat: ({ request, clientId, clientHost }) => {
         refuse();
+        if (request !== undefined) this.consumerRequests.push(request);
         this.heartbeats.push({ group: request?.group ?? "", clientId, clientHost });
         if (request?.memberEpoch === 99) return { error: errorNumber("FENCED_MEMBER_EPOCH"), errorMessage: "fenced by the script" };
         return { response: { memberId: request?.memberId ?? "", memberEpoch: 1, heartbeatIntervalMs: 5 } };
@@ -59,11 +80,12 @@ export class FakeCoordinator {
         const groups = after.slice(0, limit).map((group) => ({ group, kind: "classic", state: "Empty", protocolType: "" }));
         return { response: { groups, more: after.length > limit } };
       },
-      describeGroup: unscripted,
-      deleteGroup: unscripted,
-      deleteOffsets: unscripted,
+      describeGroup: scripted("describeGroup"),
+      deleteGroup: scripted("deleteGroup"),
+      deleteOffsets: scripted("deleteOffsets"),
       commit: (request) => {
         refuse();
+        this.commits.push(request);
         this.#committed.set(request.group, request.offsets);
         return { results: request.offsets.map(({ topic, partition }) => ({ topic, partition })) };
       },

@@ -49,7 +49,7 @@ async function answer(context: KafkaContext, request: MetadataRequest, call: Kaf
 }
 
 /** A client that comes while the proxy is still registering itself must not be told of a cluster without it. */
-async function registered(context: KafkaContext): Promise<void> {
+export async function registered(context: KafkaContext): Promise<void> {
   const { topology, clock, timers } = context;
   if (topology.ownId < 0) await seen(context, () => topology.ownId >= 0, clock.monotonicMs() + timers.controlCallTimeoutMs);
 }

@@ -1,0 +1,46 @@
+import { checkGroupName } from "@sluice/core/model";
+import { apis, type FindCoordinatorResponse, type FindCoordinatorResponseCoordinator, type Input } from "@sluice/kafka-wire";
+import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
+import type { KafkaContext } from "../context.ts";
+import { KafkaError } from "../errors.ts";
+import { checkGroup, groupFailure } from "../group-calls.ts";
+import { registered } from "./metadata.ts";
+
+type Found = Input<FindCoordinatorResponseCoordinator>;
+/** What keys name. */
+const GROUP = 0;
+const TRANSACTION = 1;
+/** Several keys in one request from this version on. */
+const BATCHED_FROM = 4;
+const NOWHERE = { nodeId: -1, host: "", port: -1 };
+
+/** Every proxy reaches every group, so the one that is asked is the coordinator; while it drains, another. */
+export const findCoordinator = (context: KafkaContext): AnyHandler =>
+  defineHandler({
+    api: apis.FindCoordinator,
+    access: { resource: "group", operation: "describe" },
+    async handle({ key, keyType, coordinatorKeys }, call): Promise<Input<FindCoordinatorResponse>> {
+      await registered(context);
+      if (call.version >= BATCHED_FROM)
+        return { coordinators: await Promise.all(coordinatorKeys.map((one) => find(context, call, keyType, one))) };
+      const { nodeId, host, port, errorCode, errorMessage } = await find(context, call, keyType, key);
+      return { nodeId, host, port, errorCode, errorMessage };
+    },
+  });
+
+async function find({ topology }: KafkaContext, call: KafkaCall, keyType: number, key: string): Promise<Found> {
+  const failed = (errorCode: number, errorMessage: string): Found => ({ key, ...NOWHERE, errorCode, errorMessage });
+  if (keyType === TRANSACTION) return failed(KafkaError.unsupportedVersion, "transactions are not served");
+  if (keyType !== GROUP) return failed(KafkaError.invalidRequest, `keys of type ${keyType}`);
+  try {
+    await checkGroup(call, key);
+    checkGroupName(key);
+  } catch (error) {
+    return { key, ...NOWHERE, ...groupFailure(error) };
+  }
+  const nodes = topology.nodes();
+  const id = topology.controllerId(nodes);
+  const node = nodes.find(({ nodeId }) => nodeId === id);
+  if (node === undefined) return failed(KafkaError.coordinatorNotAvailable, "no proxy that Kafka clients can reach is registered");
+  return { key, nodeId: node.nodeId, host: node.host, port: node.port, errorCode: KafkaError.none, errorMessage: null };
+}

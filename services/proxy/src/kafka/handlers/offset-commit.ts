@@ -1,0 +1,63 @@
+import { apis, type Input, type OffsetCommitRequest, type OffsetCommitResponseTopic } from "@sluice/kafka-wire";
+import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
+import type { KafkaContext } from "../context.ts";
+import { KafkaError, kafkaCodeOf } from "../errors.ts";
+import { callerOf, checkGroup, groupAnswerCode, groupFailureCode, permittedTopics } from "../group-calls.ts";
+
+/** Members of groups that the server assigns may commit from this version on; older ones do not know what a member epoch is. */
+const EPOCHS_FROM = 9;
+
+/** Answers when the offsets are durable. Each partition has its own outcome. */
+export const offsetCommit = (context: KafkaContext): AnyHandler =>
+  defineHandler({
+    api: apis.OffsetCommit,
+    access: { resource: "group", operation: "read" },
+    async handle(request, call) {
+      try {
+        await checkGroup(call, request.groupId);
+        return { topics: await commit(context, request, call) };
+      } catch (error) {
+        const errorCode = groupFailureCode(error);
+        return { topics: answered(request, () => errorCode) };
+      }
+    },
+  });
+
+async function commit(context: KafkaContext, request: OffsetCommitRequest, call: KafkaCall): Promise<Input<OffsetCommitResponseTopic>[]> {
+  const { groupId, memberId, generationIdOrMemberEpoch: epoch, groupInstanceId, topics } = request;
+  const permitted = await permittedTopics(
+    call,
+    "read",
+    topics.map(({ name }) => name),
+  );
+  const offsets = topics
+    .filter(({ name }) => permitted.has(name))
+    .flatMap(({ name, partitions }) =>
+      partitions.map((p) => ({
+        topic: name,
+        partition: p.partitionIndex,
+        offset: BigInt(p.committedOffset),
+        metadata: p.committedMetadata ?? "",
+        ...(p.committedLeaderEpoch < 0 ? {} : { leaderEpoch: p.committedLeaderEpoch }),
+      })),
+    );
+  if (offsets.length === 0) return answered(request, () => KafkaError.topicAuthorizationFailed);
+  const caller = callerOf(context, call, context.timers.produceHoldMs);
+  const committer = { memberId, instanceId: groupInstanceId ?? "", ...(epoch < 0 ? {} : { memberEpoch: epoch }) };
+  const { results } = await context.coordinators.call(groupId, caller, "change", (client, options) =>
+    client.commit({ group: groupId, offsets, ...committer }, options),
+  );
+  let next = 0;
+  return answered(request, (topic) => {
+    if (!permitted.has(topic)) return KafkaError.topicAuthorizationFailed;
+    const code = groupAnswerCode(results[next++]?.error ?? 0);
+    return code === kafkaCodeOf("STALE_MEMBER_EPOCH") && call.version < EPOCHS_FROM ? KafkaError.unsupportedVersion : code;
+  });
+}
+
+/** Partition for partition, in the order of the request. */
+const answered = ({ topics }: OffsetCommitRequest, codeOf: (topic: string) => number): Input<OffsetCommitResponseTopic>[] =>
+  topics.map(({ name, partitions }) => ({
+    name,
+    partitions: partitions.map(({ partitionIndex }) => ({ partitionIndex, errorCode: codeOf(name) })),
+  }));
