@@ -211,6 +211,12 @@ describe("produce and consume", () => {
   }, 60_000);
 });
 
+/** Whether a process has a handler for SIGINT (bit 1 of the signals that it catches). */
+async function catchesInterrupt(pid: number): Promise<boolean> {
+  const caught = /^SigCgt:\s*([0-9a-f]+)$/m.exec(await readFile(`/proc/${pid}/status`, "utf8"))?.[1] ?? "0";
+  return (BigInt(`0x${caught}`) & 2n) !== 0n;
+}
+
 describe("processes", () => {
   test("cluster.json has what other tools read", async () => {
     const { proxies, brokers, stores, controllers, coordinators, etcd } = await cluster();
@@ -281,6 +287,7 @@ describe("processes", () => {
       expect(err).toContain("2 not acknowledged, they may or may not be stored");
       const hasty = startSluice(["produce", "starved"], { endpoint });
       hasty.child.stdin!.write("three\n");
+      await until("the command minds interrupts", 20_000, () => catchesInterrupt(hasty.child.pid!));
       await sleep(1_500);
       hasty.child.kill("SIGINT");
       await hasty.until("interrupted: 1 records");
