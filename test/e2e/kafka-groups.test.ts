@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
-import { Consumer as PlatformaticConsumer, stringDeserializers } from "@platformatic/kafka";
+import { Admin, Consumer as PlatformaticConsumer, stringDeserializers } from "@platformatic/kafka";
 import { Kafka, logLevel, type Consumer } from "kafkajs";
 import type { Sluice } from "@sluice/client";
 import { startKcat } from "@sluice/test-support";
@@ -131,16 +131,25 @@ describe("groups of Kafka clients that are not ours", () => {
     expect(await read(20)).toEqual(numbers(20, "a").toSorted());
     await send(topic, numbers(4, "b"));
     expect(await read(4)).toEqual(numbers(4, "b"));
+    const admin = new Admin({ clientId: "plt", bootstrapBrokers: cluster.kafka });
+    const groups = await admin.listGroups({ types: [groupProtocol] });
+    expect(groups.get(topic)).toMatchObject({ id: topic, groupType: groupProtocol });
+    await until("the members have left", WAIT_MS, async () => {
+      await admin.deleteGroups({ groups: [topic] });
+      return true;
+    });
+    expect([...(await admin.listGroups()).keys()]).not.toContain(topic);
+    await admin.close();
   }
 
   test(
-    "kcat -G: a librdkafka member reads all, and the next one goes on where it was",
+    "kcat -G: a librdkafka member reads all, the next one goes on where it was, and two share",
     () =>
       cluster.run(async () => {
         await createTopic(sluice, "rdk", 4);
         await send("rdk", numbers(40, "a"));
         const member = (count: number): ReturnType<typeof startKcat> =>
-          startKcat(["-b", cluster.kafka.join(","), "-G", "rdk", "-X", "auto.offset.reset=earliest", "-c", String(count), "rdk"]);
+          startKcat(["-b", cluster.kafka.join(","), "-u", "-G", "rdk", "-X", "auto.offset.reset=earliest", "-c", String(count), "rdk"]);
         const first = await (await member(40)).done;
         expect({ code: first.code, values: first.out.trim().split("\n").toSorted() }).toEqual({
           code: 0,
@@ -149,6 +158,15 @@ describe("groups of Kafka clients that are not ours", () => {
         await send("rdk", numbers(8, "b"));
         const second = await (await member(8)).done;
         expect({ code: second.code, values: second.out.trim().split("\n").toSorted() }).toEqual({ code: 0, values: numbers(8, "b") });
+
+        const pair = await Promise.all([member(1_000), member(1_000)]);
+        const halves = (): boolean => pair.every(({ out }) => out() !== "");
+        await until("both have something to read", WAIT_MS, async () => {
+          await send("rdk", numbers(4, "c"));
+          return halves();
+        });
+        for (const { child } of pair) child.kill("SIGTERM");
+        await Promise.all(pair.map(({ done }) => done));
       }),
     60_000,
   );

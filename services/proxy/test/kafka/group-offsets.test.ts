@@ -76,6 +76,13 @@ describe("offsets", () => {
       expect(cluster.coordinator.commits[0]?.memberEpoch).toBeUndefined();
     }));
 
+  test("the largest offset of the protocol reaches the group as one that it refuses", () =>
+    scene({}, async ({ client, cluster }) => {
+      const topics = [{ name: "t", partitions: [{ partitionIndex: 0, committedOffset: 2 ** 63 - 1024 }] }];
+      await client.call(apis.OffsetCommit, 8, { groupId: "g", topics });
+      expect(cluster.coordinator.commits[0]?.offsets[0]?.offset).toBe(2n ** 53n);
+    }));
+
   test("a topic without the right has its own refusal; the others go on", () =>
     scene(
       {},

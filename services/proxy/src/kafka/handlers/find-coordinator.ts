@@ -4,6 +4,7 @@ import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
 import type { KafkaContext } from "../context.ts";
 import { KafkaError } from "../errors.ts";
 import { checkGroup, groupFailure } from "../group-calls.ts";
+import type { KafkaNode } from "../topology.ts";
 import { registered } from "./metadata.ts";
 
 type Found = Input<FindCoordinatorResponseCoordinator>;
@@ -21,14 +22,17 @@ export const findCoordinator = (context: KafkaContext): AnyHandler =>
     access: { resource: "group", operation: "describe" },
     async handle({ key, keyType, coordinatorKeys }, call): Promise<Input<FindCoordinatorResponse>> {
       await registered(context);
+      const nodes = context.topology.nodes();
+      const id = context.topology.controllerId(nodes);
+      const node = nodes.find(({ nodeId }) => nodeId === id);
       if (call.version >= BATCHED_FROM)
-        return { coordinators: await Promise.all(coordinatorKeys.map((one) => find(context, call, keyType, one))) };
-      const { nodeId, host, port, errorCode, errorMessage } = await find(context, call, keyType, key);
+        return { coordinators: await Promise.all(coordinatorKeys.map((one) => find(node, call, keyType, one))) };
+      const { nodeId, host, port, errorCode, errorMessage } = await find(node, call, keyType, key);
       return { nodeId, host, port, errorCode, errorMessage };
     },
   });
 
-async function find({ topology }: KafkaContext, call: KafkaCall, keyType: number, key: string): Promise<Found> {
+async function find(node: KafkaNode | undefined, call: KafkaCall, keyType: number, key: string): Promise<Found> {
   const failed = (errorCode: number, errorMessage: string): Found => ({ key, ...NOWHERE, errorCode, errorMessage });
   if (keyType === TRANSACTION) return failed(KafkaError.unsupportedVersion, "transactions are not served");
   if (keyType !== GROUP) return failed(KafkaError.invalidRequest, `keys of type ${keyType}`);
@@ -38,9 +42,6 @@ async function find({ topology }: KafkaContext, call: KafkaCall, keyType: number
   } catch (error) {
     return { key, ...NOWHERE, ...groupFailure(error) };
   }
-  const nodes = topology.nodes();
-  const id = topology.controllerId(nodes);
-  const node = nodes.find(({ nodeId }) => nodeId === id);
   if (node === undefined) return failed(KafkaError.coordinatorNotAvailable, "no proxy that Kafka clients can reach is registered");
   return { key, nodeId: node.nodeId, host: node.host, port: node.port, errorCode: KafkaError.none, errorMessage: null };
 }

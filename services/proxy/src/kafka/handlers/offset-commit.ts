@@ -6,6 +6,8 @@ import { callerOf, checkGroup, groupAnswerCode, groupFailureCode, permittedTopic
 
 /** Members of groups that the server assigns may commit from this version on; older ones do not know what a member epoch is. */
 const EPOCHS_FROM = 9;
+/** Offsets are below 2^53; whatever is not is refused as this one is. */
+const OFFSET_BEYOND = 2 ** 53;
 
 /** Answers when the offsets are durable. Each partition has its own outcome. */
 export const offsetCommit = (context: KafkaContext): AnyHandler =>
@@ -36,7 +38,7 @@ async function commit(context: KafkaContext, request: OffsetCommitRequest, call:
       partitions.map((p) => ({
         topic: name,
         partition: p.partitionIndex,
-        offset: BigInt(p.committedOffset),
+        offset: BigInt(Math.min(p.committedOffset, OFFSET_BEYOND)),
         metadata: p.committedMetadata ?? "",
         ...(p.committedLeaderEpoch < 0 ? {} : { leaderEpoch: p.committedLeaderEpoch }),
       })),
