@@ -7,6 +7,8 @@ import { createTopic, TestCluster, until } from "./support/cluster.ts";
 
 const numbers = (count: number, prefix = ""): string[] => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
 const WAIT_MS = 20_000;
+/** Less than a session: members that say goodbye are gone at once. */
+const LEFT_MS = 5_000;
 
 describe("groups of Kafka clients that are not ours", () => {
   let cluster: TestCluster;
@@ -134,7 +136,7 @@ describe("groups of Kafka clients that are not ours", () => {
     const admin = new Admin({ clientId: "plt", bootstrapBrokers: cluster.kafka });
     const groups = await admin.listGroups({ types: [groupProtocol] });
     expect(groups.get(topic)).toMatchObject({ id: topic, groupType: groupProtocol });
-    await until("the members have left", WAIT_MS, async () => {
+    await until("the members have left", LEFT_MS, async () => {
       await admin.deleteGroups({ groups: [topic] });
       return true;
     });

@@ -119,6 +119,24 @@ describe("ConsumerGroupHeartbeat", () => {
           undefined,
           "",
         ]);
+        await client.call(apis.ConsumerGroupHeartbeat, version, { groupId: "g", memberId: "m", rebalanceTimeoutMs: 2 ** 31 - 1 });
+        expect(consumerRequests.pop()?.rebalanceTimeoutMs).toBe(86_400_000);
+        const leaving = {
+          groupId: "g",
+          memberId: "m",
+          memberEpoch: -1,
+          rebalanceTimeoutMs: 0,
+          subscribedTopicNames: [],
+          topicPartitions: [],
+        };
+        await client.call(apis.ConsumerGroupHeartbeat, version, leaving);
+        const last = consumerRequests.pop();
+        expect([last?.memberEpoch, last?.rebalanceTimeoutMs, last?.subscription, last?.owned]).toEqual([
+          -1,
+          undefined,
+          undefined,
+          undefined,
+        ]);
         const fenced = await client.call(apis.ConsumerGroupHeartbeat, version, { groupId: "g", memberId: "m", memberEpoch: 99 });
         expect(fenced).toMatchObject({ errorCode: 110, errorMessage: "fenced by the script" });
       }),

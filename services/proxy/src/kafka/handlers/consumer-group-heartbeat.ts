@@ -7,6 +7,8 @@ import { callerOf, checkGroup, groupAnswerCode, groupFailure, permittedTopics } 
 
 /** From this version on the member chooses its id itself. */
 const OWN_ID_FROM = 1;
+/** Groups wait no longer; clients that never want to be late say more. */
+const REBALANCE_MS_MAX = 86_400_000;
 
 /** A member of a group that the server assigns: joins, stays, gives back, leaves; and is told what to read. */
 export const consumerGroupHeartbeat = (context: KafkaContext): AnyHandler =>
@@ -49,14 +51,14 @@ async function beat(
 
 function asked(r: ConsumerGroupHeartbeatRequest) {
   const { subscribedTopicNames: topics, subscribedTopicRegex: pattern, topicPartitions: owned } = r;
+  const self = { group: r.groupId, memberId: r.memberId, memberEpoch: r.memberEpoch, instanceId: r.instanceId ?? "" };
+  // What a member that leaves says beside it means nothing, and clients put anything there.
+  if (r.memberEpoch < 0) return self;
   return {
-    group: r.groupId,
-    memberId: r.memberId,
-    memberEpoch: r.memberEpoch,
-    instanceId: r.instanceId ?? "",
+    ...self,
     rackId: r.rackId ?? "",
     assignor: r.serverAssignor ?? "",
-    ...(r.rebalanceTimeoutMs < 0 ? {} : { rebalanceTimeoutMs: r.rebalanceTimeoutMs }),
+    ...(r.rebalanceTimeoutMs < 0 ? {} : { rebalanceTimeoutMs: Math.min(r.rebalanceTimeoutMs, REBALANCE_MS_MAX) }),
     ...(topics === null && pattern === null ? {} : { subscription: { topics: [...(topics ?? [])], topicPattern: pattern ?? "" } }),
     ...(owned === null ? {} : { owned: { topics: owned.map(({ topicId, partitions }) => ({ topicId, partitions: [...partitions] })) } }),
   };
