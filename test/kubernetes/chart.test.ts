@@ -25,6 +25,18 @@ let endpoint = "";
 let client: Sluice;
 let nodes: string[] = [];
 
+/** Pods of a component never share a node. */
+const apart = (component: string): object => ({
+  podAntiAffinity: {
+    requiredDuringSchedulingIgnoredDuringExecution: [
+      {
+        topologyKey: "kubernetes.io/hostname",
+        labelSelector: { matchLabels: { "app.kubernetes.io/component": component } },
+      },
+    ],
+  },
+});
+
 /** Commands of a section of docs/kubernetes.md, one after the other. */
 async function follow(section: string, from = 0, to = Infinity): Promise<void> {
   for (const command of commandsOf(section).slice(from, to)) await runScript([command], temp.path, { ...cluster.environment, REGISTRY });
@@ -88,7 +100,8 @@ describe("installation", () => {
       });
       const values = {
         image: { registry: REGISTRY },
-        segmentStore: { storage: { size: "2Gi" } },
+        // Volumes of these nodes stay on their node: two storage nodes on one would wait for each other when it is drained.
+        segmentStore: { storage: { size: "2Gi" }, affinity: apart("segment-store") },
         trial: { etcd: server("etcd"), s3: server("versitygw") },
       };
       writeFileSync(join(temp.path, "cluster.yaml"), JSON.stringify(values));
