@@ -33,7 +33,8 @@ describe("memory", () => {
     await cluster.setFlags(store.id, { "listener.link.advertised": `127.0.0.1:${slow.port}` });
     await cluster.handle.start(store.id);
     client = await cluster.connect();
-    await createTopic(client, "load", PARTITIONS);
+    // Small segments: nodes are chosen anew often, so the slow one is sure to be among them.
+    await createTopic(client, "load", PARTITIONS, { "segment.bytes": String(4 * MiB) });
   }, 120_000);
   afterAll(async () => {
     await client?.close();
