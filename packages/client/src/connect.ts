@@ -9,7 +9,7 @@ import { SluiceGroupConsumer } from "./group-consumer.ts";
 import { createGroups } from "./groups.ts";
 import { SluiceProducer } from "./producer.ts";
 import { clientLimits, clientTimers } from "./timing.ts";
-import type { ClientEvent, ConnectOptions, Sluice } from "./types.ts";
+import type { ClientEvent, ConnectOptions, Sluice } from "./sluice-types.ts";
 
 const ENDPOINT = /^(\[[0-9a-fA-F:.]+\]|[^\s:/[\]]+):([0-9]{1,5})$/;
 

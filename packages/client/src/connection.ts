@@ -9,7 +9,7 @@ import type { Clock, Random } from "@sluice/runtime";
 import { Backoff } from "./backoff.ts";
 import { consumeCodecs, produceCodecs } from "./messages.ts";
 import { clientTimers } from "./timing.ts";
-import type { ClientEvent } from "./types.ts";
+import type { ClientEvent } from "./sluice-types.ts";
 
 /** An open connection to one proxy. */
 export interface ProxyLink {

@@ -10,7 +10,8 @@ import { GroupReaders } from "./group-readers.ts";
 import type { GroupConsumer, OffsetInTopic, SubscribeOptions, TopicPartition } from "./group-types.ts";
 import { resolvePosition } from "./start-positions.ts";
 import { clientTimers } from "./timing.ts";
-import type { CallOptions, ClientEvent, ConsumedRecord, Position, RecordBatch } from "./types.ts";
+import type { ClientEvent } from "./sluice-types.ts";
+import type { CallOptions, ConsumedRecord, Position, RecordBatch } from "./types.ts";
 
 const DONE = { done: true as const, value: undefined };
 /** Of the rebalance timeout; the rest is for the commit and the heartbeat. */

@@ -1,4 +1,4 @@
-import type { CallOptions, ConsumedRecord, Position, RecordBatch } from "./types.ts";
+import type { CallOptions, CommittedOffset, ConsumedRecord, OffsetToCommit, Position, RecordBatch, TopicPartitions } from "./types.ts";
 
 /** What a member of a group reads, and how. */
 export interface SubscribeOptions {
@@ -98,4 +98,20 @@ export interface GroupMemberDescription {
   readonly topicPattern: string;
   readonly assigned: readonly TopicPartition[];
   readonly target: readonly TopicPartition[];
+}
+
+/** Consumer groups and their committed offsets. */
+export interface Groups {
+  /** Resolves when the offsets are durable. Fails with the first partition's error; the others may be stored. */
+  commit(group: string, offsets: readonly OffsetToCommit[], options?: CallOptions): Promise<void>;
+  /** Without `topics` all offsets of the group. Partitions without a commit are left out. */
+  fetch(group: string, topics?: readonly TopicPartitions[], options?: CallOptions): Promise<readonly CommittedOffset[]>;
+  /** All groups, in order of name. */
+  list(options?: ListGroupsOptions): Promise<readonly ListedGroup[]>;
+  /** GROUP_NOT_FOUND. */
+  describe(group: string, options?: CallOptions): Promise<GroupDescription>;
+  /** With its offsets. NON_EMPTY_GROUP, GROUP_NOT_FOUND. */
+  delete(group: string, options?: CallOptions): Promise<void>;
+  /** Forgets offsets. GROUP_SUBSCRIBED_TO_TOPIC, GROUP_NOT_FOUND; fails with the first partition's error. */
+  deleteOffsets(group: string, topics: readonly TopicPartitions[], options?: CallOptions): Promise<void>;
 }

@@ -1,8 +1,7 @@
 import { errorCodeOf, SluiceError } from "@sluice/core/model";
 import type { AssignedTopic, GroupMember } from "@sluice/proto/v1/group";
 import { type Call, int64 } from "./admin.ts";
-import type { GroupMemberDescription, ListedGroup, TopicPartition } from "./group-types.ts";
-import type { Groups } from "./types.ts";
+import type { GroupMemberDescription, Groups, ListedGroup, TopicPartition } from "./group-types.ts";
 
 export function createGroups(call: Call): Groups {
   return {

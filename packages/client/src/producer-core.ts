@@ -8,7 +8,7 @@ import type { ProduceAnswer } from "./messages.ts";
 import type { BatchOwner, OutBatch, ProducerIdentity, RecordSink } from "./out-batch.ts";
 import { PartitionQueue } from "./partition-queue.ts";
 import { ProduceStream, type ProduceStreamOwner } from "./produce-stream.ts";
-import type { QueueContext } from "./queue-context.ts";
+import type { ProducerQueue, QueueContext } from "./queue-context.ts";
 import type { RecordBuffer } from "./record-buffer.ts";
 import type { PreparedRecord } from "./records.ts";
 import { clientTimers } from "./timing.ts";
@@ -73,8 +73,8 @@ export class ProducerCore implements QueueContext, ProduceStreamOwner {
   readonly #onNewIdentity: (topic: string, partition: number, error: Error) => void;
   readonly #topics = new Map<string, TopicEntry>();
   /** All queues that have something, also those of topics that were looked up anew since. */
-  readonly #busy = new Set<PartitionQueue>();
-  readonly #later = new Set<PartitionQueue>();
+  readonly #busy = new Set<ProducerQueue>();
+  readonly #later = new Set<ProducerQueue>();
   readonly #closing = new AbortController();
   #identity: ProducerIdentity | undefined;
   #identityAsked = false;
@@ -177,7 +177,7 @@ export class ProducerCore implements QueueContext, ProduceStreamOwner {
   }
 
   // For the queues.
-  pumpLater(queue: PartitionQueue): void {
+  pumpLater(queue: ProducerQueue): void {
     this.#later.add(queue);
     this.#busy.add(queue);
     if (this.#turnAsked) return;
@@ -202,7 +202,7 @@ export class ProducerCore implements QueueContext, ProduceStreamOwner {
     }
     return this.#identity;
   }
-  renewIdentity(queue: PartitionQueue, cause: SluiceError): Promise<ProducerIdentity> {
+  renewIdentity(queue: ProducerQueue, cause: SluiceError): Promise<ProducerIdentity> {
     this.#onNewIdentity(queue.topic, queue.partition, cause);
     return this.#initProducer();
   }

@@ -2,8 +2,18 @@ import type { Codec } from "@sluice/core/log";
 import type { SluiceError } from "@sluice/core/model";
 import type { Clock, Random } from "@sluice/runtime";
 import type { OutBatch, ProducerIdentity } from "./out-batch.ts";
-import type { PartitionQueue } from "./partition-queue.ts";
 
+/** A partition's queue as the producer's core sees it; see PartitionQueue. */
+export interface ProducerQueue {
+  readonly topic: string;
+  readonly partition: number;
+  readonly isEmpty: boolean;
+  pump(): void;
+  settled(): Promise<void>;
+  /** True = the stream that owes an answer is of no use any more. */
+  expire(nowMs: number): boolean;
+  abort(error: SluiceError): void;
+}
 /** What the queues of a producer share. */
 export interface QueueContext {
   readonly clock: Clock;
@@ -15,11 +25,11 @@ export interface QueueContext {
   readonly stream: { readonly writable: boolean; write(batch: OutBatch): void; abandon(reason: SluiceError): void };
   readonly flushing: boolean;
   /** Calls `pump` at the end of the turn. */
-  pumpLater(queue: PartitionQueue): void;
+  pumpLater(queue: ProducerQueue): void;
   /** The producer's id; undefined = not there yet, all queues are pumped when it is. */
   identity(): ProducerIdentity | undefined;
   /** A fresh id for one partition; retried until the producer closes. */
-  renewIdentity(queue: PartitionQueue, cause: SluiceError): Promise<ProducerIdentity>;
+  renewIdentity(queue: ProducerQueue, cause: SluiceError): Promise<ProducerIdentity>;
   /** The batch is over: its bytes leave the buffer. */
   released(batch: OutBatch): void;
   /** The server does not know the topic: ask again before the next record. True = it is so new that another try is due. */

@@ -1,6 +1,4 @@
 import type { CodecName } from "@sluice/core/log";
-import type { Clock, Random } from "@sluice/runtime";
-import type { GroupConsumer, GroupDescription, ListedGroup, ListGroupsOptions, SubscribeOptions, TopicPartition } from "./group-types.ts";
 
 /** Text is sent as UTF-8. `null` = absent; a null value is a tombstone on a compacted topic. */
 export type Bytes = string | Uint8Array | null;
@@ -9,51 +7,6 @@ export type HeadersInit = readonly (readonly [name: string, value: Bytes])[] | R
 /** Header as received; the value is a view of the received bytes. */
 export type Header = readonly [name: string, value: Uint8Array | null];
 export type Compression = CodecName;
-
-export interface ConnectOptions {
-  /** `host:port` of proxies. Any of them serves any partition; the client uses one and moves on when it fails. */
-  readonly endpoints: readonly string[];
-  /** Sent with every call, for logs and quotas of the servers. */
-  readonly clientId?: string;
-  /** How long `connect` tries, over all endpoints. Default 5,000. */
-  readonly connectTimeoutMs?: number;
-  /** Every call of `admin` and `groups`, retries included. Default 30,000. */
-  readonly requestTimeoutMs?: number;
-  /** Aborting closes the client at once: what is pending fails with CANCELLED. */
-  readonly signal?: AbortSignal;
-  /** The caller's active W3C trace context, asked once for every record and call; undefined = none. */
-  readonly traceparent?: () => string | undefined;
-  /** Told of state changes. Must not throw. */
-  readonly onEvent?: (event: ClientEvent) => void;
-  /** Time and randomness for tests; default the system's. Deadlines of single calls always follow the system's clock. */
-  readonly clock?: Clock;
-  readonly random?: Random;
-}
-export type ClientEvent =
-  | { readonly type: "connected"; readonly endpoint: string }
-  | { readonly type: "connection_lost"; readonly endpoint: string; readonly error: Error }
-  | { readonly type: "new_producer_id"; readonly topic: string; readonly partition: number; readonly error: Error }
-  | {
-      readonly type: "rebalanced";
-      readonly group: string;
-      readonly assigned: readonly TopicPartition[];
-      readonly revoked: readonly TopicPartition[];
-    }
-  | { readonly type: "group_lost" | "commit_failed"; readonly group: string; readonly error: Error };
-
-/** A connection to a cluster. Producers and consumers share it and are closed with it. */
-export interface Sluice extends AsyncDisposable {
-  readonly admin: Admin;
-  readonly groups: Groups;
-  /** The endpoint in use. */
-  readonly endpoint: string;
-  producer(options?: ProducerOptions): Producer;
-  consumer(options: ConsumerOptions): Consumer;
-  /** Reads as a member of a group: shares the partitions with its other members, goes on where the group was. */
-  subscribe(options: SubscribeOptions): GroupConsumer;
-  /** Flushes producers, ends consumers, closes the connection. Idempotent. */
-  close(): Promise<void>;
-}
 
 export interface CallOptions {
   readonly signal?: AbortSignal;
@@ -308,21 +261,6 @@ export interface PartitionOffset {
   readonly timestampMs: number;
 }
 
-/** Consumer groups and their committed offsets. */
-export interface Groups {
-  /** Resolves when the offsets are durable. Fails with the first partition's error; the others may be stored. */
-  commit(group: string, offsets: readonly OffsetToCommit[], options?: CallOptions): Promise<void>;
-  /** Without `topics` all offsets of the group. Partitions without a commit are left out. */
-  fetch(group: string, topics?: readonly TopicPartitions[], options?: CallOptions): Promise<readonly CommittedOffset[]>;
-  /** All groups, in order of name. */
-  list(options?: ListGroupsOptions): Promise<readonly ListedGroup[]>;
-  /** GROUP_NOT_FOUND. */
-  describe(group: string, options?: CallOptions): Promise<GroupDescription>;
-  /** With its offsets. NON_EMPTY_GROUP, GROUP_NOT_FOUND. */
-  delete(group: string, options?: CallOptions): Promise<void>;
-  /** Forgets offsets. GROUP_SUBSCRIBED_TO_TOPIC, GROUP_NOT_FOUND; fails with the first partition's error. */
-  deleteOffsets(group: string, topics: readonly TopicPartitions[], options?: CallOptions): Promise<void>;
-}
 export interface OffsetToCommit {
   readonly topic: string;
   readonly partition: number;

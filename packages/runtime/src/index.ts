@@ -7,4 +7,5 @@ export * from "./lifecycle.ts";
 export * from "./logging.ts";
 export * from "./metrics.ts";
 export * from "./random.ts";
+export * from "./repeater.ts";
 export * from "./run-service.ts";

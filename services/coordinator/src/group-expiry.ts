@@ -1,5 +1,5 @@
 import { codeOf } from "@sluice/core/model";
-import type { Clock, Logger, Timer } from "@sluice/runtime";
+import { Repeater, type Clock, type Logger } from "@sluice/runtime";
 import type { GroupHost } from "./group-host.ts";
 import type { Shard } from "./shard.ts";
 
@@ -18,25 +18,21 @@ export interface GroupExpiryOptions {
 /** Forgets offsets of groups without members once they are old, and groups that hold nothing any more. */
 export class GroupExpiry {
   readonly #options: GroupExpiryOptions;
-  #timer: Timer | undefined;
-  #stopped = false;
+  readonly #repeater: Repeater;
 
   constructor(options: GroupExpiryOptions) {
     this.#options = options;
+    const { clock, intervalMs, logger } = options;
+    const onError = (error: unknown): void => logger.warn("old offsets not looked at", { code: codeOf(error), err: error });
+    this.#repeater = new Repeater({ clock, intervalMs, work: () => this.#run(), onError });
   }
   start(): void {
-    this.#arm();
+    this.#repeater.start();
   }
   stop(): void {
-    this.#stopped = true;
-    this.#timer?.cancel();
+    this.#repeater.stop();
   }
 
-  #arm(): void {
-    if (this.#stopped) return;
-    const { clock, intervalMs } = this.#options;
-    this.#timer = clock.setTimer(intervalMs, () => void this.#run().finally(() => this.#arm()), { unref: true });
-  }
   async #run(): Promise<void> {
     const { shards, groupsOf, logger, clock, retentionMs, requestMs } = this.#options;
     for (const shard of shards.values()) {
@@ -44,7 +40,7 @@ export class GroupExpiry {
       let records = 0;
       try {
         for (const { tenant, group } of shard.state.groups.values()) {
-          if (this.#stopped) return;
+          if (this.#repeater.stopped) return;
           records += await groupsOf(shard).expire({ tenant, group }, retentionMs, clock.monotonicMs() + requestMs);
         }
       } catch (error) {

@@ -1,7 +1,7 @@
 import { connect } from "node:net";
 import type { ClusterView } from "@sluice/catalog";
-import type { InstanceId } from "@sluice/core/model";
-import { parseHostPort, type Clock, type Logger, type Timer } from "@sluice/runtime";
+import { codeOf, type InstanceId } from "@sluice/core/model";
+import { parseHostPort, Repeater, type Clock, type Logger } from "@sluice/runtime";
 import type { ServiceIdentity } from "@sluice/service";
 
 /** One connect: open, refused (the host answers, the process does not), or no answer in time. */
@@ -26,11 +26,13 @@ export class PeerWatch {
   readonly #probe: Probe;
   readonly #dead = new Set<InstanceId>();
   readonly #listeners = new Set<() => void>();
-  #timer: Timer | undefined;
-  #stopped = false;
+  readonly #repeater: Repeater;
 
   constructor(options: PeerWatchOptions) {
     this.#options = options;
+    const { clock, intervalMs, logger } = options;
+    const onError = (error: unknown): void => logger.warn("other coordinators not looked at", { code: codeOf(error), err: error });
+    this.#repeater = new Repeater({ clock, intervalMs, work: () => this.#look(), onError });
     this.#probe = options.probe ?? ((address, timeoutMs) => probeTcp(options.clock, address, timeoutMs));
   }
   /** Its address refuses connections. */
@@ -41,19 +43,12 @@ export class PeerWatch {
     this.#listeners.add(fn);
   }
   start(): void {
-    this.#arm();
+    this.#repeater.start();
   }
   stop(): void {
-    this.#stopped = true;
-    this.#timer?.cancel();
+    this.#repeater.stop();
   }
 
-  #arm(): void {
-    if (this.#stopped) return;
-    this.#timer = this.#options.clock.setTimer(this.#options.intervalMs, () => void this.#look().finally(() => this.#arm()), {
-      unref: true,
-    });
-  }
   async #look(): Promise<void> {
     const { view, identity, timeoutMs, logger } = this.#options;
     const others = view.membersOf("coordinator").filter((m) => m.id !== identity.id);
@@ -69,7 +64,7 @@ export class PeerWatch {
         return true;
       }),
     );
-    if (found.includes(true) && !this.#stopped) for (const fn of this.#listeners) fn();
+    if (found.includes(true) && !this.#repeater.stopped) for (const fn of this.#listeners) fn();
   }
 }
 

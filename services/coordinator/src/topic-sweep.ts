@@ -1,6 +1,6 @@
 import type { ShardState } from "@sluice/core/group";
 import { codeOf, limits, topicId, type TopicId } from "@sluice/core/model";
-import type { Clock, Logger, Timer } from "@sluice/runtime";
+import { Repeater, type Clock, type Logger } from "@sluice/runtime";
 import type { Shard } from "./shard.ts";
 import type { Topics } from "./topics.ts";
 
@@ -26,28 +26,24 @@ interface Removal {
  */
 export class TopicSweep {
   readonly #options: TopicSweepOptions;
-  #timer: Timer | undefined;
-  #stopped = false;
+  readonly #repeater: Repeater;
 
   constructor(options: TopicSweepOptions) {
     this.#options = options;
+    const { clock, intervalMs, logger } = options;
+    const onError = (error: unknown): void => logger.warn("removed topics not looked for", { code: codeOf(error), err: error });
+    this.#repeater = new Repeater({ clock, intervalMs, work: () => this.#run(), onError });
   }
   start(): void {
-    this.#arm();
+    this.#repeater.start();
   }
   stop(): void {
-    this.#stopped = true;
-    this.#timer?.cancel();
+    this.#repeater.stop();
   }
 
-  #arm(): void {
-    if (this.#stopped) return;
-    const { clock, intervalMs } = this.#options;
-    this.#timer = clock.setTimer(intervalMs, () => void this.#run().finally(() => this.#arm()), { unref: true });
-  }
   async #run(): Promise<void> {
     for (const shard of this.#options.shards.values()) {
-      if (this.#stopped || shard.phase !== "active") continue;
+      if (this.#repeater.stopped || shard.phase !== "active") continue;
       try {
         await this.#sweep(shard);
       } catch (error) {

@@ -1,5 +1,5 @@
 import { statfs } from "node:fs/promises";
-import type { Clock, Logger, Timer } from "@sluice/runtime";
+import { Repeater, type Clock, type Logger } from "@sluice/runtime";
 import type { JournalFiles } from "./journal/files.ts";
 import type { ReplicaHost } from "./replica-host.ts";
 
@@ -34,8 +34,7 @@ export type PressureLevel = "low" | "roll" | "warn" | "refuse";
 /** Watches the space and acts before it is gone. Free journal files count as free. */
 export class DiskPressure {
   readonly #options: DiskPressureOptions;
-  #timer: Timer | undefined;
-  #stopped = false;
+  readonly #repeater: Repeater;
   #rolledAtMs = Number.NEGATIVE_INFINITY;
   level: PressureLevel = "low";
   capacityBytes = 0;
@@ -43,27 +42,16 @@ export class DiskPressure {
 
   constructor(options: DiskPressureOptions) {
     this.#options = options;
+    const { clock, intervalMs, logger } = options;
+    const onError = (err: unknown): void => logger.warn("disk space not known", { err });
+    this.#repeater = new Repeater({ clock, intervalMs, work: () => this.check(), onError });
   }
   async start(): Promise<void> {
     await this.check();
-    this.#arm();
+    this.#repeater.start();
   }
   stop(): void {
-    this.#stopped = true;
-    this.#timer?.cancel();
-  }
-  #arm(): void {
-    if (this.#stopped) return;
-    const { clock, intervalMs, logger } = this.#options;
-    this.#timer = clock.setTimer(
-      intervalMs,
-      () => {
-        this.check()
-          .catch((err: unknown) => logger.warn("disk space not known", { err }))
-          .finally(() => this.#arm());
-      },
-      { unref: true },
-    );
+    this.#repeater.stop();
   }
   /** From the warning on: uploads come first. */
   get isHigh(): boolean {
