@@ -1,8 +1,8 @@
-import { errorCatalogue, errorCodeOf, errorNumber, SluiceError, type TopicRecord } from "@sluice/core/model";
+import { errorCatalogue, errorCodeOf, errorNumber, SluiceError, type Timers, type TopicRecord } from "@sluice/core/model";
 import type { ProduceCall, ProduceOutcome, ProduceRouter } from "@sluice/partition-client";
 import type { RecordSet } from "@sluice/proto/v1/records";
 import type { Clock } from "@sluice/runtime";
-import type { BatchEncoder } from "./batch-encoder.ts";
+import type { BatchEncoder, CheckedBatch } from "./batch-encoder.ts";
 import { proxyLimits } from "./limits.ts";
 import type { ProxyMetrics } from "./metrics.ts";
 import { partitionOf, refuseReserved } from "./topics.ts";
@@ -16,6 +16,7 @@ export interface ProduceData {
   readonly expectedBaseOffset: number;
   readonly fenceToken: number;
 }
+export type ProduceDone = (partition: number, outcome: ProduceOutcome) => void;
 export interface ProducePathOptions {
   readonly clock: Clock;
   readonly router: Pick<ProduceRouter, "produce" | "heldBytes">;
@@ -44,19 +45,40 @@ export class ProducePath {
     this.#waiting.delete(fn);
   }
 
+  /** The router would take a batch of this size now. */
+  hasRoomFor(bytes: number): boolean {
+    const { router, heldBytesMax } = this.#options;
+    return router.heldBytes === 0 || router.heldBytes + bytes <= heldBytesMax;
+  }
+
   /**
    * Throws what is wrong with the request, before anything was sent; else calls `done` once, perhaps before this returns. Returns the bytes
    * of the batch.
    */
-  produce(topic: TopicRecord, data: ProduceData, deadlineMs: number, done: (partition: number, outcome: ProduceOutcome) => void): number {
-    const { clock, router, encoder, metrics } = this.#options;
+  produce(topic: TopicRecord, data: ProduceData, deadlineMs: number, done: ProduceDone): number {
+    const checked = this.check(topic, data);
+    this.send(topic, checked, data, deadlineMs, done);
+    return checked.batch.length;
+  }
+  /** The first half of `produce`: throws what is wrong with the request. */
+  check(topic: TopicRecord, data: ProduceData): CheckedBatch {
+    const { encoder } = this.#options;
     refuseReserved(topic.name);
-    const { batch, records, expectedBaseOffset, fenceToken } = data;
+    const { batch, records } = data;
     if (batch === undefined && records === undefined) throw new SluiceError("INVALID_ARGUMENT", "there is neither a batch nor records");
     // -1 = the proxy chooses; every other number must name a partition.
     if (data.partition !== -1) partitionOf(topic, data.partition);
-    const checked =
-      batch === undefined ? encoder.encode(topic, data.partition, records as RecordSet) : encoder.check(topic, data.partition, batch);
+    return batch === undefined ? encoder.encode(topic, data.partition, records as RecordSet) : encoder.check(topic, data.partition, batch);
+  }
+  /** The second half. */
+  send(
+    topic: TopicRecord,
+    checked: CheckedBatch,
+    { expectedBaseOffset, fenceToken }: Pick<ProduceData, "expectedBaseOffset" | "fenceToken">,
+    deadlineMs: number,
+    done: ProduceDone,
+  ): void {
+    const { clock, router, metrics } = this.#options;
     const startedMs = clock.monotonicMs();
     const bytes = checked.batch.length;
     const call: ProduceCall = {
@@ -76,7 +98,6 @@ export class ProducePath {
       },
     };
     router.produce(call);
-    return bytes;
   }
 
   #room(): void {
@@ -85,6 +106,15 @@ export class ProducePath {
     this.#waiting.clear();
     for (const fn of waiting) fn();
   }
+}
+
+/**
+ * Monotonic ms until which a batch is tried whose caller waits `callerMs`: a little before the caller gives up by himself, so that he is told why,
+ * and no longer than batches are held.
+ */
+export function produceDeadline(clock: Clock, timers: Timers, callerMs: number): number {
+  const answerMs = Math.min(proxyLimits.answerMarginMs, callerMs / 10);
+  return clock.monotonicMs() + Math.min(callerMs - answerMs, timers.produceHoldMs);
 }
 
 /** Why a batch was not written, in words. */

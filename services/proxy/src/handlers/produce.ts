@@ -3,8 +3,7 @@ import type { ProduceOutcome } from "@sluice/partition-client";
 import { ProduceService, type ProduceRequest } from "@sluice/proto/v1/produce";
 import { defineAccess, implement, type CallContext, type DuplexStream, type ServiceRegistration } from "@sluice/rpc";
 import type { Clock } from "@sluice/runtime";
-import { proxyLimits } from "../limits.ts";
-import { produceErrorMessage, throttleReason, type ProducePath } from "../produce-path.ts";
+import { produceDeadline, produceErrorMessage, throttleReason, type ProducePath } from "../produce-path.ts";
 import { ProduceSession } from "../produce-session.ts";
 import type { ProducerIds } from "../producer-ids.ts";
 import type { Topics } from "../topics.ts";
@@ -54,9 +53,7 @@ async function produce(context: ProduceHandlersContext, request: ProduceRequest,
     expectedBaseOffset: optionalOffset("expected_base_offset", request.expectedBaseOffset),
     fenceToken: optionalOffset("fence_token", request.fenceToken),
   };
-  // A little before the caller gives up by himself, so that he is told why.
-  const answerMs = Math.min(proxyLimits.answerMarginMs, call.remainingMs() / 10);
-  const deadlineMs = Math.min(call.deadlineMs - answerMs, clock.monotonicMs() + timers.produceHoldMs);
+  const deadlineMs = produceDeadline(clock, timers, call.remainingMs());
   const { partition, outcome } = await new Promise<{ partition: number; outcome: ProduceOutcome }>((resolve) => {
     path.produce(topic, asked, deadlineMs, (chosen, ended) => resolve({ partition: chosen, outcome: ended }));
   });

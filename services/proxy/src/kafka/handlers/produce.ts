@@ -1,5 +1,5 @@
 import { codecs } from "@sluice/core/log";
-import { errorCodeOf, errorNumber, SluiceError, topicSettings, type TopicRecord } from "@sluice/core/model";
+import { errorCodeOf, SluiceError, topicSettings, type TopicRecord } from "@sluice/core/model";
 import {
   apis,
   type Input,
@@ -9,7 +9,8 @@ import {
   type ProduceResponsePartitionProduceResponse,
 } from "@sluice/kafka-wire";
 import type { ProduceOutcome } from "@sluice/partition-client";
-import { produceErrorMessage } from "../../produce-path.ts";
+import type { CheckedBatch } from "../../batch-encoder.ts";
+import { produceDeadline, produceErrorMessage, type ProduceData } from "../../produce-path.ts";
 import { defineHandler, type AnyHandler, type KafkaCall, type Reply } from "../api.ts";
 import type { KafkaContext } from "../context.ts";
 import { KafkaError, kafkaCodeOf, kafkaFailure } from "../errors.ts";
@@ -20,7 +21,6 @@ const ZSTD_FROM = 7;
 /** Low byte of the batch's attributes. */
 const AT_CODEC = 22;
 const CODEC_MASK = 0x07;
-const REFUSED_RETRY_MS = 20;
 
 /**
  * Batches to the owners of their partitions, as they came. Requests of a connection are handed to the router in their order without waiting for
@@ -52,7 +52,7 @@ class ProduceRun {
     this.#context = context;
     this.#request = request;
     this.#call = call;
-    this.#deadlineMs = context.clock.monotonicMs() + Math.max(1, Math.min(request.timeoutMs, context.timers.produceHoldMs));
+    this.#deadlineMs = produceDeadline(context.clock, context.timers, Math.max(1, request.timeoutMs));
     this.#answers = request.topicData.map(() => []);
   }
 
@@ -97,32 +97,36 @@ class ProduceRun {
       if (wait !== undefined) wait = wait.then(() => this.#partition(topic, stampsTime, t, data));
       else wait = this.#partition(topic, stampsTime, t, data);
     }
-    return wait;
+    // The request is open until the last of those that wait has been sent.
+    if (wait === undefined) return undefined;
+    this.#open += 1;
+    return wait.finally(() => this.#done());
   }
 
-  #partition(topic: TopicRecord, stampsTime: boolean, t: number, data: ProduceRequestPartitionProduceData): Promise<void> | undefined {
+  #partition(topic: TopicRecord, stampsTime: boolean, t: number, part: ProduceRequestPartitionProduceData): Promise<void> | undefined {
     const { path } = this.#context;
-    const { index, records } = data;
-    let isCounted = false;
+    const { index, records } = part;
+    let checked: CheckedBatch;
+    const data = { partition: index, batch: records as Uint8Array, records: undefined, expectedBaseOffset: -1, fenceToken: -1 };
     try {
       this.#check(records);
-      this.#open += 1;
-      isCounted = true;
-      let again: Promise<void> | undefined;
-      const asked = { partition: index, batch: records as Uint8Array, records: undefined, expectedBaseOffset: -1, fenceToken: -1 };
-      path.produce(topic, asked, this.#deadlineMs, (_, outcome) => {
-        if (this.#isRefusedUnsent(outcome)) again = this.#later(() => this.#partition(topic, stampsTime, t, data));
-        else this.#answer(t, index, outcome, stampsTime);
-        this.#done();
-      });
-      return again;
+      checked = path.check(topic, data);
     } catch (error) {
-      // Thrown before anything was sent: nobody calls back.
-      if (isCounted) this.#open -= 1;
       const { errorCode, errorMessage } = kafkaFailure(error);
       this.#refuse(t, index, errorCode, errorMessage);
       return undefined;
     }
+    const { length } = checked.batch;
+    if (!path.hasRoomFor(length)) return this.#whenRoom(length, () => this.#send(topic, checked, data, stampsTime, t));
+    this.#send(topic, checked, data, stampsTime, t);
+    return undefined;
+  }
+  #send(topic: TopicRecord, checked: CheckedBatch, data: ProduceData, stampsTime: boolean, t: number): void {
+    this.#open += 1;
+    this.#context.path.send(topic, checked, data, this.#deadlineMs, (index, outcome) => {
+      this.#answer(t, index, outcome, stampsTime);
+      this.#done();
+    });
   }
   #check(records: Uint8Array | null): void {
     if (records === null || records.length === 0) throw new SluiceError("INVALID_RECORD", "there is no record batch for the partition");
@@ -131,20 +135,35 @@ class ProduceRun {
       throw new SluiceError("UNSUPPORTED_CODEC", `zstd needs version ${ZSTD_FROM} of Produce, this is ${version}`);
   }
 
-  /** The proxy itself is full: clients that do not know the error would lose the batch, so it waits here, and those behind it with it. */
-  #isRefusedUnsent(outcome: ProduceOutcome): boolean {
-    return outcome.code === errorNumber("OVERLOADED") && this.#context.clock.monotonicMs() < this.#deadlineMs;
-  }
-  #later(again: () => Promise<void> | undefined): Promise<void> {
-    const { clock } = this.#context;
-    this.#open += 1;
-    return clock
-      .sleep(REFUSED_RETRY_MS, this.#call.signal)
-      .then(again)
-      .catch((error: unknown) => {
-        if (!this.#call.signal.aborted) throw error;
-      })
-      .finally(() => this.#done());
+  /**
+   * The proxy itself is full: clients that do not know the error would lose the batch, so it waits here, and those behind it with it. When the time
+   * is over it is sent all the same, for the router's answer; not when the client is gone.
+   */
+  async #whenRoom(bytes: number, send: () => void): Promise<void> {
+    const { clock, path } = this.#context;
+    const { signal } = this.#call;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const end = (): void => {
+      path.offRoom(look);
+      resolve();
+    };
+    // Sent in the same turn: the next one that waits must find what room is left then.
+    const look = (): void => {
+      if (!path.hasRoomFor(bytes)) return path.onRoom(look);
+      send();
+      end();
+    };
+    const expire = (): void => {
+      send();
+      end();
+    };
+    path.onRoom(look);
+    const timer = clock.setTimer(Math.max(0, this.#deadlineMs - clock.monotonicMs()), expire, { unref: true });
+    signal.addEventListener("abort", end, { once: true });
+    if (signal.aborted) end();
+    await promise;
+    timer.cancel();
+    signal.removeEventListener("abort", end);
   }
 
   #answer(t: number, index: number, outcome: ProduceOutcome, stampsTime: boolean): void {
