@@ -1,6 +1,6 @@
 import { limits, type SluiceError } from "@sluice/core/model";
 import type { ProduceAnswer } from "./messages.ts";
-import { clientLimits } from "./timing.ts";
+import { clientLimits, clientTimers } from "./timing.ts";
 import type { BatchMetadata, RecordMetadata } from "./types.ts";
 
 /** A producer id as the server gave it. */
@@ -205,7 +205,9 @@ export class OutRun extends OutBatch {
   static fits(last: OutBatch | undefined, next: OutBatch): last is OutBatch {
     if (last === undefined || !joinable(last) || !joinable(next)) return false;
     const [bytes, count] = last instanceof OutRun ? [last.runBytes, last.parts.length] : [last.bytes.length, 1];
-    return bytes + next.bytes.length <= clientLimits.runBytesMax && count < limits.produceRunBatchesMax;
+    if (bytes + next.bytes.length > clientLimits.runBytesMax || count >= limits.produceRunBatchesMax) return false;
+    // They end together when time is over in the middle of an attempt.
+    return Math.abs(next.deadlineMs - last.deadlineMs) <= clientTimers.runDeadlinesApartMs;
   }
   add(batch: OutBatch): void {
     this.parts.push(batch);
@@ -222,7 +224,12 @@ export class OutRun extends OutBatch {
       return;
     }
     const run = last instanceof OutRun ? last : new OutRun(last);
-    run.owner = last.owner;
+    if (run !== last) {
+      // Who waits for the batch waits for the run now.
+      run.owner = last.owner;
+      run.onSettled = last.onSettled;
+      last.onSettled = undefined;
+    }
     run.add(batch);
     queue[queue.length - 1] = run;
   }

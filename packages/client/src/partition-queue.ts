@@ -1,6 +1,6 @@
 import { crc32c, nativeCodecs } from "@sluice/codec";
 import { BatchBuilder, stampProducer } from "@sluice/core/log";
-import { asSluiceError, errorCodeOf, limits, SluiceError } from "@sluice/core/model";
+import { asSluiceError, errorCodeOf, limits, SluiceError, type ErrorCode } from "@sluice/core/model";
 import { isEarlier, lastSequenceOf, nextSequence } from "@sluice/core/producer";
 import type { Timer } from "@sluice/runtime";
 import { Backoff } from "./backoff.ts";
@@ -10,6 +10,16 @@ import { type BatchOwner, OutBatch, OutRun, type ProducerIdentity, RecordSettlem
 import type { QueueContext } from "./queue-context.ts";
 import type { PreparedRecord } from "./records.ts";
 
+/** Refusals of one batch, before anything of its run is stored. Others are about the topic, the caller or the server, or say nothing of what is stored. */
+const JUDGES_A_BATCH: ReadonlySet<ErrorCode> = new Set([
+  "CORRUPT_BATCH",
+  "INVALID_ARGUMENT",
+  "INVALID_RECORD",
+  "INVALID_TIMESTAMP",
+  "MESSAGE_TOO_LARGE",
+  "UNSUPPORTED_CODEC",
+  "UNSUPPORTED_FORMAT",
+]);
 /** A sequence refused under so many identities is refused for good. */
 const SEQUENCE_REFUSALS_MAX = 3;
 
@@ -261,7 +271,7 @@ export class PartitionQueue implements BatchOwner {
     const unknown = code === "UNKNOWN_TOPIC" || code === "UNKNOWN_PARTITION";
     const again = error.retriable || (outOfSequence && batch.sequence >= 0) || (unknown && this.#context.topicUnknown(this.topic));
     if (batch.settled) this.#remove(batch);
-    else if (!again && batch instanceof OutRun && !batch.inDoubt) {
+    else if (batch instanceof OutRun && JUDGES_A_BATCH.has(code)) {
       // One of them is refused, and nothing is stored: each is told on its own.
       batch.split(this.#queue, "refused", error);
       this.#held = true;

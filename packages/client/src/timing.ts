@@ -41,6 +41,8 @@ export const clientTimers = {
   endpointConnectMs: 700,
   /** How often deadlines of records are looked at. */
   deadlineCheckMs: 250,
+  /** Batches whose deadlines lie further apart are not written together. */
+  runDeadlinesApartMs: 1_000,
   keepaliveMs: 3_000,
   keepaliveTimeoutMs: 2_000,
   /** A topic made at another proxy a moment ago may be unknown here for as long. */

@@ -1,7 +1,7 @@
 import { describe, expect, jest, test } from "@jest/globals";
 import { crc32c, nativeCodecs } from "@sluice/codec";
 import { BatchBuilder } from "@sluice/core/log";
-import { failure, numbers, storedValues, world } from "./support.ts";
+import { failure, numbers, storedValues, until, world } from "./support.ts";
 
 // A busy machine takes its time; none of it is waited for on purpose.
 jest.setTimeout(30_000);
@@ -97,6 +97,32 @@ describe("whole batches", () => {
       4,
     ]);
     expect(await storedValues(w)).toEqual([["0", "1", "2", "3", "last"]]);
+  });
+
+  test("a flush that waits for a batch sees it stored when others have joined it", async () => {
+    await using w = await world();
+    let release = (): void => undefined;
+    const hold = new Promise<void>((resolve) => (release = resolve));
+    w.cluster.onProduce = (a) => (a.index === 0 ? { hold } : "store");
+    await using producer = w.sluice.producer({ idempotent: false, maxInFlight: 1 });
+    const first = producer.sendEncoded("t", 0, encodedBatch("a"));
+    await until(() => w.cluster.arrivals.length === 1);
+    const second = producer.sendEncoded("t", 0, encodedBatch("b"));
+    const flushed = producer.flush();
+    await new Promise((resolve) => setImmediate(resolve));
+    const third = producer.sendEncoded("t", 0, encodedBatch("c"));
+    release();
+    await Promise.all([first, second, third, flushed]);
+    expect(w.cluster.arrivals).toHaveLength(2);
+  });
+
+  test("a refusal that does not judge one batch fails the run, and writes nothing again", async () => {
+    await using w = await world();
+    await using producer = w.sluice.producer({ idempotent: false, maxInFlight: 64 });
+    w.cluster.onProduce = () => ({ error: "INTERNAL", stored: true });
+    const results = await Promise.all(numbers(3).map((v) => failure(producer.sendEncoded("t", 0, encodedBatch(v)))));
+    expect(results).toEqual(["INTERNAL", "INTERNAL", "INTERNAL"]);
+    expect(w.cluster.partition("t", 0).end).toBe(3);
   });
 
   test("a run whose stream breaks has an unknown outcome for all its batches", async () => {

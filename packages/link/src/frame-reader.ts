@@ -12,6 +12,8 @@ const FRAMES_PER_SLAB = 4;
 /** Memory for a frame that only announced its size: this much, or GROWTH times what has really come. */
 const UNPROVEN_BYTES_MAX = 2 * limits.slabBytes;
 const GROWTH = 4;
+/** Where the bytes of a reader that has stopped go: nobody reads them, and the slab holds payloads that others still use. */
+const DISCARDED = Buffer.allocUnsafeSlow(64 * 1024);
 
 /**
  * Reads frames out of slabs. The socket puts bytes straight into `target()` and reports them with `advance`; frames come out as views:
@@ -55,7 +57,7 @@ export class FrameReader {
   }
   /** Where the next bytes go. Valid until the next call. */
   target(): Buffer {
-    if (this.#stopped) return this.#slab;
+    if (this.#stopped) return DISCARDED;
     const partial = this.#filled - this.#parseAt;
     const fits = this.#parseAt + this.#needed <= this.#slab.length;
     const room = this.#slab.length - this.#filled;
@@ -139,7 +141,9 @@ export class FrameReader {
     const proven = Math.max(UNPROVEN_BYTES_MAX, partial * GROWTH);
     const wanted = Math.max(limits.slabBytes, Math.min(SLAB_BYTES_MAX, powerOfTwo(this.#lastFrameBytes * FRAMES_PER_SLAB)));
     const before = this.#current;
-    const next = this.#pool.take(Math.max(wanted, Math.min(this.#needed, proven)));
+    const size = Math.max(wanted, Math.min(this.#needed, proven));
+    // A size that is found again, where the frame's own bytes have earned the rest.
+    const next = this.#pool.take(powerOfTwo(size) <= Math.max(wanted, proven) ? powerOfTwo(size) : size);
     this.#slab.copy(next.buffer, 0, this.#parseAt, this.#filled);
     this.#current = next;
     this.#slab = next.buffer;

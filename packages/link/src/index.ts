@@ -10,4 +10,4 @@ export * from "./messages/index.ts";
 export * from "./outbox.ts";
 export * from "./reconnecting.ts";
 export * from "./server.ts";
-export { PayloadHold, Slab, SlabPool, slabPool, type Hold } from "./slab.ts";
+export { meterSlabs, PayloadHold, Slab, SlabPool, slabPool, type Hold, type SlabCounts } from "./slab.ts";

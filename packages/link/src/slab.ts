@@ -1,8 +1,12 @@
 import { limits } from "@sluice/core/model";
+import type { Metrics } from "@sluice/runtime";
 import { noteBufferAllocated } from "@sluice/runtime/buffer-gc";
 
 /** Free slabs that are kept, in bytes, for the whole process. */
 const POOL_BYTES_MAX = 64 * limits.slabBytes;
+/** Slabs between these two sizes, and of a power of two: others would hardly be asked for again and only fill the pool. */
+const POOLED_BYTES_MAX = 4 * limits.slabBytes;
+const isPooled = (bytes: number): boolean => bytes >= limits.slabBytes && bytes <= POOLED_BYTES_MAX && (bytes & (bytes - 1)) === 0;
 const FREED = 0xdb;
 
 /**
@@ -77,8 +81,17 @@ export class PayloadHold implements Hold {
   }
 }
 
+/** Totals of a pool since the process began. Slabs that were made and neither reused nor lie free are in use, or were left to the collector. */
+export interface SlabCounts {
+  made: number;
+  reused: number;
+  /** Given back, and no room in the pool, or of a size that is not kept. */
+  dropped: number;
+}
+
 /** Free slabs by size. */
 export class SlabPool {
+  readonly counts: SlabCounts = { made: 0, reused: 0, dropped: 0 };
   readonly #free = new Map<number, Slab[]>();
   #freeBytes = 0;
   #poison = false;
@@ -94,15 +107,20 @@ export class SlabPool {
     const slab = this.#free.get(bytes)?.pop();
     if (slab !== undefined) {
       this.#freeBytes -= bytes;
+      this.counts.reused++;
       return slab;
     }
+    this.counts.made++;
     noteBufferAllocated(bytes);
     return new Slab(bytes, this);
   }
   put(slab: Slab): void {
     const bytes = slab.buffer.length;
     if (this.#poison) slab.buffer.fill(FREED);
-    if (bytes < limits.slabBytes || this.#freeBytes + bytes > POOL_BYTES_MAX) return;
+    if (!isPooled(bytes) || this.#freeBytes + bytes > POOL_BYTES_MAX) {
+      this.counts.dropped++;
+      return;
+    }
     this.#freeBytes += bytes;
     const free = this.#free.get(bytes);
     if (free === undefined) this.#free.set(bytes, [slab]);
@@ -112,3 +130,14 @@ export class SlabPool {
 
 /** Of the process: its links give slabs to each other. */
 export const slabPool = new SlabPool();
+
+/** Figures of the process's pool as `sluice_<service>_link_slab_...`. */
+export function meterSlabs(metrics: Metrics, service: string): void {
+  const name = `sluice_${service}_link_slab`;
+  metrics.gauge(`${name}_free_bytes`, "Memory of links that waits to be read into again.", { collect: () => slabPool.freeBytes });
+  metrics.gauge(`${name}_made_count`, "Slabs made since the start; rising under steady load = payloads are not released.", {
+    collect: () => slabPool.counts.made,
+  });
+  metrics.gauge(`${name}_reused_count`, "Times that a slab was used again.", { collect: () => slabPool.counts.reused });
+  metrics.gauge(`${name}_dropped_count`, "Slabs given back that the pool had no room for.", { collect: () => slabPool.counts.dropped });
+}

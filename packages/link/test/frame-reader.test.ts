@@ -97,6 +97,19 @@ describe("frame reader", () => {
       expect(reader.target().buffer.byteLength).toBeLessThanOrEqual(4 * received + 2 * limits.slabBytes);
     }
   });
+  test("what comes after stop does not touch payloads that were given out", () => {
+    let payload: Uint8Array | undefined;
+    const reader = openReader((frame) => (payload = frame.payload));
+    reader.push(frameOf(50_000, 7));
+    reader.stop();
+    // As the socket does it: straight into the target.
+    for (let i = 0; i < 40; i++) {
+      const target = reader.target();
+      target.fill(0xee);
+      reader.advance(target.length);
+    }
+    expect(payload?.every((b) => b === 7)).toBe(true);
+  });
   test("after stop nothing comes out and bytes are thrown away", () => {
     let frames = 0;
     const reader = openReader(() => {

@@ -75,4 +75,17 @@ describe("slabs", () => {
     expect(() => hold?.release()).toThrow(/more often/);
     expect(() => hold?.retain()).toThrow(/after its last release/);
   });
+
+  test("frames of any size leave slabs that are used again", () => {
+    const pool = new SlabPool();
+    const reader = new FrameReader((frame) => claimPayload(frame).release(), pool);
+    reader.allowFullFrames();
+    const push = (bytes: number): void => reader.push(encodeFrame(produceCodec, produce, 1, new Uint8Array(bytes)));
+    for (let i = 0; i < 200; i++) {
+      push(1_000_000 + ((i * 104_729) % 1_000_000));
+      for (let k = 0; k < 8; k++) push(PAYLOAD_BYTES);
+    }
+    expect(pool.counts.reused).toBeGreaterThan(pool.counts.made * 5);
+    expect(pool.freeBytes).toBeLessThan(16 * limits.slabBytes);
+  });
 });

@@ -1,3 +1,4 @@
+import { meterSlabs } from "@sluice/link";
 import type { Counter, Gauge, Histogram, Labelled, Metrics } from "@sluice/runtime";
 
 /** Everything the broker counts. Label values are closed lists; no topic is a label here. */
@@ -18,6 +19,7 @@ export function createBrokerMetrics(
   metrics: Metrics,
   live: { readonly partitions: () => number; readonly serving: () => number; readonly subscriptions: () => number },
 ): BrokerMetrics {
+  meterSlabs(metrics, "broker");
   metrics.gauge("sluice_broker_partitions_count", "Partitions assigned to this broker.", { collect: live.partitions });
   metrics.gauge("sluice_broker_partitions_serving_count", "Partitions that this broker owns and serves.", { collect: live.serving });
   metrics.gauge("sluice_broker_tail_subscriptions_count", "Tail subscriptions of proxies.", { collect: live.subscriptions });

@@ -66,16 +66,21 @@ export class ProducePath {
     const { ownership, clock, timers, metrics } = this.#options;
     const request = produceCodec.decode(frame, this.#request);
     const { correlation, payload, creditBytes } = frame;
+    const handle = claimPayload(frame);
+    const refuse = (code: number, hint: string | undefined, throttleMs?: number): void => {
+      this.#refuse(link, correlation, creditBytes, code, hint, throttleMs);
+      handle.release();
+    };
     const key = partitionKey({ topicId: topicId(request.topicId), partition: request.partition });
     const host = ownership.hostByKey(key);
-    if (host === undefined) return this.#refuse(link, correlation, creditBytes, errorNumber("NOT_OWNER"), ownership.assignedTo(key));
+    if (host === undefined) return refuse(errorNumber("NOT_OWNER"), ownership.assignedTo(key));
     if (this.#pendingBytes + payload.length > this.#options.pendingBytesMax && this.#pendingBytes > 0) {
-      return this.#refuse(link, correlation, creditBytes, errorNumber("OVERLOADED"), undefined, OVERLOAD_THROTTLE_MS);
+      return refuse(errorNumber("OVERLOADED"), undefined, OVERLOAD_THROTTLE_MS);
     }
     const wallMs = clock.wallMs();
     const rules = this.#rulesOf(host.topic, wallMs);
     const bad = validateRun(payload, rules.batch as BatchRules, this.#header, this.#run);
-    if (bad !== undefined) return this.#refuse(link, correlation, creditBytes, errorNumber(bad), undefined);
+    if (bad !== undefined) return refuse(errorNumber(bad), undefined);
     if (rules.appendTime) {
       stampAppendTimes(payload, wallMs, this.#options.crc32c);
       validateRun(payload, { ...rules.batch, internal: true, timestamps: undefined, crc32c: undefined }, this.#header, this.#run);
@@ -87,7 +92,6 @@ export class ProducePath {
     metrics.appendBytes.inc(bytes);
     metrics.appendBatches.inc(batches);
     // From here on the machine says when the memory may be used again; until then its places are the pipeline, the links to the nodes and the tail.
-    const handle = claimPayload(frame);
     host.append(
       {
         handle,

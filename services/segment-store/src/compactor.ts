@@ -49,8 +49,17 @@ export class Compactor {
   }
 
   async #run(): Promise<void> {
-    const { engine, logger } = this.#options;
+    const { engine } = this.#options;
     if (engine.failed || this.#stopped) return;
+    try {
+      await this.#compact();
+      await engine.reclaim();
+    } finally {
+      this.#arm();
+    }
+  }
+  async #compact(): Promise<void> {
+    const { engine, logger } = this.#options;
     // Deletions are known to a restart from the journal; a checkpoint moves the line behind which files can be freed.
     await engine.checkpoint();
     for (const fileNumber of engine.compactable()) {
@@ -68,10 +77,8 @@ export class Compactor {
         logger.warn("journal file not compacted", { file: fileNumber, code: codeOf(error), err: error });
       }
     }
-    await engine.reclaim();
     const inUse = new Set(engine.compactable());
     for (const fileNumber of this.#waiting.keys()) if (!inUse.has(fileNumber)) this.#waiting.delete(fileNumber);
-    this.#arm();
   }
   #isDue(fileNumber: number, share: number): boolean {
     const { clock, waitMs, pressed } = this.#options;
@@ -84,9 +91,12 @@ export class Compactor {
   #arm(): void {
     this.#timer?.cancel();
     if (this.#waiting.size === 0 || this.#stopped) return;
-    const { clock, waitMs, logger } = this.#options;
-    const again = (): void => void this.run().catch((err: unknown) => logger.warn("journal not compacted", { code: codeOf(err), err }));
-    this.#timer = clock.setTimer(waitMs, again, { unref: true });
+    const { clock, waitMs } = this.#options;
+    this.#timer = clock.setTimer(waitMs, () => this.runSoon(), { unref: true });
+  }
+  /** For callers that do not wait: a failure is logged, and the next run tries again. */
+  runSoon(): void {
+    this.run().catch((err: unknown) => this.#options.logger.warn("journal not compacted", { code: codeOf(err), err }));
   }
 
   async #empty(fileNumber: number): Promise<void> {

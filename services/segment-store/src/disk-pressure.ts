@@ -26,6 +26,8 @@ export interface DiskPressureOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly intervalMs: number;
+  /** Space has become short. */
+  readonly onShort?: () => void;
   /** Bytes of the file system; for tests a fixed answer. */
   readonly space?: () => Promise<{ readonly totalBytes: number; readonly freeBytes: number }>;
 }
@@ -83,7 +85,9 @@ export class DiskPressure {
     if (level === "refuse") logger.error("disk full: appends are refused", fields);
     else if (level === "warn") logger.warn("disk nearly full", fields);
     else logger.info("disk pressure", fields);
+    const wasLow = this.level === "low";
     this.level = level;
+    if (wasLow) this.#options.onShort?.();
     host.setDiskFull(level === "refuse");
   }
 

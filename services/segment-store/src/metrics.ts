@@ -1,3 +1,4 @@
+import { meterSlabs } from "@sluice/link";
 import { errorCodeOf } from "@sluice/core/model";
 import type { ReplicaStatus } from "@sluice/core/replica";
 import type { Metrics } from "@sluice/runtime";
@@ -29,6 +30,7 @@ const SYNC_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025
 const GROUP_BUCKETS = [4096, 16_384, 65_536, 262_144, 1_048_576, 2_097_152, 4_194_304, 16_777_216];
 
 export function createStoreMetrics(m: Metrics, gauges: StoreGauges): StoreMetrics {
+  meterSlabs(m, "store");
   const appendedBytes = m.counter("sluice_store_append_bytes_total", "Bytes of batches that came in append frames.");
   const groups = m.histogram("sluice_store_group_bytes", "Size of a journal group.", { buckets: GROUP_BUCKETS });
   const entries = m.counter("sluice_store_journal_entries_total", "Entries written to the journal.");

@@ -185,6 +185,7 @@ class Parts {
       clock,
       logger,
       intervalMs: timers.diskCheckMs,
+      onShort: () => compactor.runSoon(),
     });
     host.onNoSpace = () => this.pressure.full();
     const context: LinkContext = {

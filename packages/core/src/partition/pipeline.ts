@@ -35,6 +35,13 @@ function refusal(p: Partition, input: AppendInput): ErrorCode | undefined {
 }
 
 export function onAppend(p: Partition, input: AppendInput, now: number, out: Effect[]): void {
+  const next = p.nextOffset;
+  judge(p, input, now, out);
+  // Only what was admitted took offsets. The memory of anything else is free at once.
+  if (p.nextOffset === next && input.handle !== undefined) out.push({ kind: "released", handles: [input.handle] });
+}
+
+function judge(p: Partition, input: AppendInput, now: number, out: Effect[]): void {
   const code = refusal(p, input);
   if (code !== undefined || p.role.kind !== "serving") {
     const throttleMs = code === "OVERLOADED" ? OVERLOADED_THROTTLE_MS : 0;

@@ -51,6 +51,10 @@ export class JournalFiles {
       const file = await disk.open(join(directory, name));
       const fileNumber = await this.#numberOf(file);
       const opened: JournalFile = { file, fileNumber, capacity: Math.max(fileBytes, file.sizeBytes), used: 0 };
+      const other = this.#byNumber.get(fileNumber);
+      // Either could be the one that counts.
+      if (other !== undefined)
+        throw new SluiceError("CORRUPT_SEGMENT", `${other.file.path} and ${file.path} both say that they are journal file ${fileNumber}`);
       if (fileNumber === 0) this.#free.push(opened);
       else this.#byNumber.set(fileNumber, opened);
     }
@@ -124,10 +128,11 @@ export class JournalFiles {
     await f.file.close();
     await disk.remove(f.file.path);
   }
-  /** Files begun after the end of a scan hold nothing that counts. */
-  discardAfter(fileNumber: number): void {
+  /** Files begun after the end of a scan hold nothing that counts. Their numbers are given out again, to whatever file is free: so they forget them first, durably. */
+  async discardAfter(fileNumber: number): Promise<void> {
     for (const f of this.#byNumber.values()) {
       if (f.fileNumber <= fileNumber) continue;
+      await f.file.writeDurably([new Uint8Array(HEAD_BYTES)], 0);
       this.#byNumber.delete(f.fileNumber);
       f.fileNumber = 0;
       this.#free.push(f);

@@ -205,13 +205,11 @@ export class Journal {
     const bytes = Math.min(AHEAD_BYTES, capacity - from);
     if (from - this.#at >= AHEAD_FROM_BYTES || bytes <= 0) return;
     try {
-      await file.write([ZEROS.subarray(0, bytes)], from);
+      await file.writeDurably([ZEROS.subarray(0, bytes)], from);
     } catch (error) {
-      // No room for more than is needed: the groups will find out when it is needed.
+      // No room for more than is needed: the groups will find out when it is needed. Only zeros were at stake.
       if ((error as { code?: string }).code !== "ENOSPC") throw error;
-      return;
     }
-    await file.sync();
   }
 
   /** Bytes of the group. */

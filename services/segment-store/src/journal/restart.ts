@@ -72,7 +72,7 @@ export async function restart(options: RestartOptions): Promise<Restarted> {
       visitor,
     ),
   );
-  files.discardAfter(scanned.fileNumber);
+  await files.discardAfter(scanned.fileNumber);
   for (const f of toScan) if (files.get(f.fileNumber) !== undefined) await f.file.sync();
   finishReplay(state, options.failed);
   for (const f of all) f.used = f.fileNumber === scanned.fileNumber ? scanned.at : f.file.sizeBytes;
