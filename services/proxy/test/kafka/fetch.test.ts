@@ -1,4 +1,5 @@
-import { describe, expect, test } from "@jest/globals";
+import { describe, expect, jest, test } from "@jest/globals";
+import { SluiceError } from "@sluice/core/model";
 import { apis, type FetchResponse, type Input, type FetchRequest } from "@sluice/kafka-wire";
 import { systemClock } from "@sluice/runtime";
 import { FakeCluster, offsetsIn } from "../support/fake-cluster.ts";
@@ -191,6 +192,45 @@ describe("Fetch", () => {
     ).toEqual([2, 2, 0]);
   });
 
+  test.each([
+    ["its limit is used up", 1],
+    ["less is left than its next batch needs", 1.5],
+  ])("a partition of which %s is not waited for, however much a client wants", async (_, batches) => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 2);
+    await using client = await p.kafka();
+    await warm(client, "t", 0);
+    const batch = batchOf(["x".repeat(1_000)]);
+    for (let i = 0; i < 3; i += 1) cluster.append(topic, 0, batch);
+    await warm(client, "t", 3);
+    const limit = Math.floor(batch.length * batches);
+    const want = { maxWaitMs: 5_000, minBytes: batch.length * 2 };
+    const beganMs = systemClock.monotonicMs();
+    const alone = await client.call(apis.Fetch, 11, ask("t", [[0, 0, limit]], want));
+    expect(offsetsOf(alone)).toEqual([[0]]);
+    expect(systemClock.monotonicMs() - beganMs).toBeLessThan(2_000);
+    // Beside one that has room the wait goes on, and leaves the proxy alone meanwhile.
+    const reads = cluster.reads;
+    const beside = client.call(
+      apis.Fetch,
+      11,
+      ask(
+        "t",
+        [
+          [0, 0, limit],
+          [1, 0],
+        ],
+        want,
+      ),
+    );
+    await eventually(async () => ((await p.metrics.value("sluice_proxy_tail_waiting_count")) ?? 0) >= 1, "a parked fetch");
+    cluster.append(topic, 1, batch);
+    expect(offsetsOf(await beside)).toEqual([[0], [0]]);
+    expect(cluster.reads - reads).toBeLessThan(10);
+  });
+
   test("many partitions: all that fit are answered", async () => {
     await using cluster = new FakeCluster();
     await cluster.start();
@@ -241,6 +281,57 @@ describe("Fetch", () => {
         ?.errorCode;
     };
     expect([await code(-1), await code(0), await code(1), await code(2)]).toEqual([0, 0, 0, 75]);
+  });
+
+  test("a failure that may pass is a code that clients ask again after; epochs are looked up once each, some at a time", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 100);
+    await using client = await p.kafka();
+    await warm(client, "t", 0);
+    let running = 0;
+    let most = 0;
+    const keys: string[] = [];
+    const get = jest.spyOn(cluster.store, "get").mockImplementation(async (key) => {
+      keys.push(key);
+      running += 1;
+      most = Math.max(most, running);
+      await systemClock.sleep(2);
+      running -= 1;
+      throw new SluiceError("METADATA_UNAVAILABLE", "away");
+    });
+    const codes = async (name: string, numbers: readonly number[]): Promise<number[]> => {
+      const partitions = numbers.map((partition) => ({ partition, fetchOffset: 0, currentLeaderEpoch: 9, partitionMaxBytes: MiB }));
+      const answer = await client.call(apis.Fetch, 11, { maxWaitMs: 500, minBytes: 1, topics: [{ topic: name, partitions }] });
+      return partsOf(answer).map(({ errorCode }) => errorCode);
+    };
+    try {
+      const numbers = Array.from({ length: 100 }, (_, i) => i);
+      expect(await codes("t", [...numbers, 7, 7])).toEqual(Array.from({ length: 102 }, () => 9));
+      const states = keys.filter((key) => numbers.some((n) => key === cluster.keys.state({ topicId: topic.topicId, partition: n })));
+      expect([states.length, most]).toEqual([100, 16]);
+      expect(await codes("unknown", [0])).toEqual([9]);
+    } finally {
+      get.mockRestore();
+    }
+  });
+
+  test("the cluster's own topics are not read, by name or by id", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("__sluice_groups", 1);
+    cluster.append(topic, 0, batchOf(["a"]));
+    await using client = await p.kafka();
+    const partitions = [{ partition: 0, fetchOffset: 0, partitionMaxBytes: MiB }];
+    const wait = { maxWaitMs: 500, minBytes: 1 };
+    const byName = await client.call(apis.Fetch, 12, { ...wait, topics: [{ topic: topic.name, partitions }] });
+    const byId = await client.call(apis.Fetch, 13, { ...wait, topics: [{ topicId: topic.topicId, partitions }] });
+    expect([byName, byId].flatMap(partsOf).map(({ errorCode, records }) => [errorCode, records?.length])).toEqual([
+      [29, 0],
+      [29, 0],
+    ]);
   });
 
   test("sessions are not served: id 0 is given, another is not known", async () => {

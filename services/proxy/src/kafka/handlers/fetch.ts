@@ -10,11 +10,11 @@ import {
 } from "@sluice/kafka-wire";
 import { proxyLimits } from "../../limits.ts";
 import { readCanRetry, type ReadAnswer, type Reader } from "../../read-path.ts";
-import { partitionOf } from "../../topics.ts";
+import { partitionOf, refuseReserved } from "../../topics.ts";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
 import { inParallel, type KafkaContext } from "../context.ts";
 import { KafkaError, kafkaFailure } from "../errors.ts";
-import { checkLeaderEpoch } from "../leader-epoch.ts";
+import { checkLeaderEpoch, type EpochLookUps } from "../leader-epoch.ts";
 import { kafkaLimits } from "../limits.ts";
 import { topicNamed } from "../topic-admin.ts";
 import { topicWithId } from "./metadata.ts";
@@ -51,6 +51,8 @@ interface Part {
   runs: Uint8Array[];
   bytes: number;
   last: ReadAnswer | undefined;
+  /** Its next batch does not fit what room is left, which only gets less: there is no more to it in this answer. */
+  isCut: boolean;
 }
 interface TopicParts {
   readonly topic: string;
@@ -63,6 +65,7 @@ class FetchRun {
   readonly #request: FetchRequest;
   readonly #call: KafkaCall;
   readonly #maxBytes: number;
+  readonly #epochs: EpochLookUps = new Map();
   #topics: TopicParts[] = [];
   #bytes = 0;
 
@@ -90,8 +93,9 @@ class FetchRun {
       await this.#read(parts);
       const isOver = this.#bytes >= minBytes || parts.length === 0 || parts.some((part) => part.errorCode !== 0);
       const leftMs = untilMs - clock.monotonicMs();
-      if (isOver || leftMs <= 0 || this.#call.ending.aborted) break;
-      await this.#wait(parts, leftMs);
+      const open = parts.filter((part) => this.#isOpen(part));
+      if (isOver || open.length === 0 || leftMs <= 0 || this.#call.ending.aborted) break;
+      await this.#wait(open, leftMs);
     }
     metrics.consumeBytes.inc(this.#bytes);
     return {
@@ -107,29 +111,30 @@ class FetchRun {
     let topic: TopicRecord | undefined;
     let failed = 0;
     try {
-      if (this.#call.version < IDS_FROM) topic = await topicNamed(this.#context, this.#call, name);
-      else {
+      if (this.#call.version < IDS_FROM) {
+        refuseReserved(name);
+        topic = await topicNamed(this.#context, this.#call, name);
+      } else {
         topic = await topicWithId(this.#context, id);
         if (topic === undefined || topic.tenant !== this.#call.principal.tenant) failed = KafkaError.unknownTopicId;
         else if (!(await this.#call.may(topic.name))) failed = KafkaError.topicAuthorizationFailed;
+        else refuseReserved(topic.name);
       }
     } catch (error) {
-      failed = kafkaFailure(error).errorCode;
+      failed = fetchCode(error);
     }
-    return Promise.all(
-      partitions.map(async (asked) => {
-        const part: Part = { asked, reader: undefined, errorCode: failed, runs: [], bytes: 0, last: undefined };
-        if (failed !== 0 || topic === undefined) return part;
-        try {
-          const id = partitionOf(topic, asked.partition);
-          part.errorCode = await checkLeaderEpoch(this.#context, id, asked.currentLeaderEpoch);
-          if (part.errorCode === 0) part.reader = this.#reader(topic, id, asked.fetchOffset);
-        } catch (error) {
-          part.errorCode = kafkaFailure(error).errorCode;
-        }
-        return part;
-      }),
-    );
+    return inParallel(partitions, kafkaLimits.offsetsParallel, async (asked) => {
+      const part: Part = { asked, reader: undefined, errorCode: failed, runs: [], bytes: 0, last: undefined, isCut: false };
+      if (failed !== 0 || topic === undefined) return part;
+      try {
+        const id = partitionOf(topic, asked.partition);
+        part.errorCode = await checkLeaderEpoch(this.#context, id, asked.currentLeaderEpoch, this.#epochs);
+        if (part.errorCode === 0) part.reader = this.#reader(topic, id, asked.fetchOffset);
+      } catch (error) {
+        part.errorCode = fetchCode(error);
+      }
+      return part;
+    });
   }
   #reader(topic: TopicRecord, partition: PartitionId, offset: number): Reader {
     const start = this.#context.positions.earliest(partition).offset;
@@ -140,7 +145,7 @@ class FetchRun {
   /** One pass over the partitions in the order of the request, as far as the answer has room. Some are read at the same time. */
   async #read(parts: readonly Part[]): Promise<void> {
     for (let from = 0; from < parts.length && this.#room() > 0; from += kafkaLimits.fetchParallel) {
-      const some = parts.slice(from, from + kafkaLimits.fetchParallel).filter((part) => this.#roomOf(part) > 0);
+      const some = parts.slice(from, from + kafkaLimits.fetchParallel).filter((part) => this.#isOpen(part));
       const answers = await Promise.all(some.map((part) => this.#readOne(part)));
       some.forEach((part, i) => this.#take(part, answers[i]));
     }
@@ -152,6 +157,10 @@ class FetchRun {
   #roomOf({ asked, bytes, reader, errorCode }: Part): number {
     if (reader === undefined || errorCode !== 0) return 0;
     return Math.min(this.#room(), bytes === 0 ? Math.max(1, asked.partitionMaxBytes) : asked.partitionMaxBytes - bytes);
+  }
+  /** Another read may add to it. */
+  #isOpen(part: Part): boolean {
+    return !part.isCut && this.#roomOf(part) > 0;
   }
   async #readOne(part: Part): Promise<ReadAnswer | undefined> {
     const { clock, reads } = this.#context;
@@ -174,7 +183,8 @@ class FetchRun {
     if (answer === undefined) return;
     part.last = answer;
     const room = Math.min(this.#bytes === 0 ? Infinity : this.#maxBytes - this.#bytes, part.bytes === 0 ? Infinity : this.#roomOf(part));
-    const { runs, bytes, nextOffset } = answer.bytes <= room ? answer : cutToFit(answer.runs, room);
+    part.isCut = answer.bytes > room;
+    const { runs, bytes, nextOffset } = part.isCut ? cutToFit(answer.runs, room) : answer;
     if (bytes === 0) return;
     part.runs.push(...runs);
     part.bytes += bytes;
@@ -213,6 +223,9 @@ class FetchRun {
     };
   }
 }
+
+/** Codes that clients do not expect of a fetch end a consumer: what may pass has one that makes it ask again. */
+const fetchCode = (error: unknown): number => (readCanRetry(error) ? KafkaError.replicaNotAvailable : kafkaFailure(error).errorCode);
 
 /** The whole batches that fit. */
 function cutToFit(runs: readonly Uint8Array[], room: number): Pick<ReadAnswer, "runs" | "bytes" | "nextOffset"> {
