@@ -9,7 +9,9 @@ import {
   decideExpiry,
   decideHeartbeat,
   groupKey,
+  groupRemovalOffsetsMax,
   heartbeat,
+  isNewest,
   join,
   leave,
   mayCommit,
@@ -17,6 +19,7 @@ import {
   refuseOffsets,
   restoreClassic,
   stored,
+  storeRefused,
   sync,
   timePassed,
   type ClassicEffect,
@@ -27,6 +30,7 @@ import {
   type ConsumerHeartbeat,
   type GroupConfig,
   type GroupName,
+  type GroupRecord,
   type GroupReply,
   type HeartbeatReply,
   type HeartbeatRequest,
@@ -39,10 +43,12 @@ import {
   type SyncReply,
   type SyncRequest,
 } from "@sluice/core/group";
-import { codeOf, SluiceError, type ErrorCode } from "@sluice/core/model";
+import { asSluiceError, SluiceError, type ErrorCode } from "@sluice/core/model";
 import type { Clock, Logger } from "@sluice/runtime";
+import { Gate } from "./gate.ts";
 import { GroupTimers } from "./group-timers.ts";
 import { MemberSessions } from "./member-sessions.ts";
+import type { CoordinatorMetrics } from "./metrics.ts";
 import { offsetsChange } from "./round.ts";
 import type { Shard } from "./shard.ts";
 import type { ViewTopics } from "./topic-lookup.ts";
@@ -52,6 +58,7 @@ export interface GroupHostOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly config: GroupConfig;
+  readonly metrics: CoordinatorMetrics;
   readonly topics: Pick<ViewTopics, "topic" | "matching" | "checkPattern" | "version">;
 }
 /** Pause before a record that found no room in the queue is offered again, ms. */
@@ -80,8 +87,8 @@ export class GroupHost {
   readonly #timers: GroupTimers;
   readonly #joins = new Waiting<JoinReply>();
   readonly #syncs = new Waiting<SyncReply>();
-  readonly #active = Promise.withResolvers<void>();
-  #released: SluiceError | undefined;
+  /** Open while the shard serves. */
+  readonly #gate = new Gate();
   /** Version of the topics that a group was last looked at with. */
   readonly #topicsSeen = new Map<string, number>();
 
@@ -90,12 +97,22 @@ export class GroupHost {
     this.#shard = shard;
     this.#classics = createClassics(options.config);
     this.#timers = new GroupTimers(options.clock, (key, stoodStillMs) => this.#due(key, stoodStillMs));
-    this.#active.promise.catch(() => undefined);
     void shard.ended.then(() => this.#end());
   }
   /** Classic groups in memory: newer than the shard's state. */
   get classics(): Classics {
     return this.#classics;
+  }
+  /** Calls that wait for other members of their group. */
+  get waiting(): number {
+    return this.#joins.size + this.#syncs.size;
+  }
+  /** Of all groups, both kinds. */
+  get memberCount(): number {
+    let count = 0;
+    for (const g of this.#classics.groups.values()) count += g.members.size;
+    for (const { members } of this.#shard.state.groups.values()) if (members?.kind === "consumer") count += members.members.size;
+    return count;
   }
 
   /** The shard serves: its groups go on where their records left them, and every member has a fresh session. */
@@ -110,65 +127,68 @@ export class GroupHost {
       }
       if (members?.kind === "consumer") for (const id of members.members.keys()) this.#touch(key, id, members);
     }
-    this.#active.resolve();
+    this.#gate.open();
   }
 
   /** Nobody takes the shard from here, and the process ends: who waits for other members is told at once to look elsewhere. */
   release(): void {
-    this.#released = new SluiceError("NOT_COORDINATOR", "the coordinator is going away");
-    this.#joins.close(this.#released);
-    this.#syncs.close(this.#released);
+    const error = new SluiceError("NOT_COORDINATOR", "the coordinator is going away");
+    this.#joins.close(error);
+    this.#syncs.close(error);
   }
   /** Answers when the members have joined. When `signal` aborts, the member stays and the answer is nobody's. */
   async join(r: JoinRequest, signal: AbortSignal): Promise<JoinReply> {
-    await this.#ready(signal);
-    if (this.#released !== undefined) throw this.#released;
+    await this.#gate.pass(signal);
     const { ticket, answer } = this.#joins.open(signal);
     this.#step(groupKey(r.tenant, r.group), (step) => join(step, this.#shard.state, r, ticket));
     return answer;
   }
   async sync(r: SyncRequest, signal: AbortSignal): Promise<SyncReply> {
-    await this.#ready(signal);
-    if (this.#released !== undefined) throw this.#released;
+    await this.#gate.pass(signal);
     const { ticket, answer } = this.#syncs.open(signal);
     this.#step(groupKey(r.tenant, r.group), (step) => sync(step, r, ticket));
     return answer;
   }
   async heartbeat(r: HeartbeatRequest, signal: AbortSignal): Promise<ErrorCode | undefined> {
-    await this.#ready(signal);
+    await this.#gate.pass(signal);
     return heartbeat({ all: this.#classics, now: this.#now(), effects: [] }, r);
   }
   async leave(r: LeaveRequest, signal: AbortSignal): Promise<LeaveReply> {
-    await this.#ready(signal);
+    await this.#gate.pass(signal);
     return this.#step(groupKey(r.tenant, r.group), (step) => leave(step, r));
   }
 
   /** Throws INVALID_ARGUMENT, INVALID_REGULAR_EXPRESSION; what the group says is in the reply. */
   async consumerHeartbeat(r: ConsumerHeartbeat, deadlineMs: number, signal: AbortSignal): Promise<HeartbeatReply> {
-    const { topics, config } = this.#options;
+    const { topics, config, metrics } = this.#options;
     checkHeartbeat(r);
-    topics.checkPattern(r.subscription?.pattern ?? "");
-    await this.#ready(signal);
+    topics.checkPattern(r.tenant, r.subscription?.pattern ?? "");
+    await this.#gate.pass(signal);
     const key = groupKey(r.tenant, r.group);
     const { version } = topics;
     if (r.memberEpoch > 0) this.#touch(key, r.memberId, this.#consumer(key));
+    let assigns = false;
     const reply = await this.#shard.change(
       {
         key,
         isExclusive: true,
         bytes: RECORD_BYTES,
-        decide: (state, nowMs) =>
-          decideHeartbeat(state, r, {
+        decide: (state, nowMs) => {
+          const decision = decideHeartbeat(state, r, {
             config,
             topics,
             nowMs,
             hasClassicMembers: (this.#classics.groups.get(key)?.members.size ?? 0) > 0,
             topicsAreKnown: this.#topicsSeen.get(key) === version,
-          }),
+          });
+          assigns = decision.records.some((c) => c.kind === "consumer" && c.value.targetEpoch === c.value.epoch);
+          return decision;
+        },
       },
       deadlineMs,
     );
     if (reply.code !== undefined) return reply;
+    if (assigns) metrics.rebalances.labels("consumer").inc();
     this.#topicsSeen.set(key, version);
     this.#dropEmptyClassic(key);
     if (r.memberEpoch >= 0) this.#touch(key, reply.memberId, this.#consumer(key));
@@ -197,8 +217,20 @@ export class GroupHost {
       throw new SluiceError(code, code === "GROUP_NOT_FOUND" ? `there is no group ${key.group}` : `group ${key.group} has members`);
     this.#forget(groupKey(key.tenant, key.group));
   }
-  /** One code for each offset. Throws GROUP_NOT_FOUND, NON_EMPTY_GROUP. */
+  /** One code for each offset, in as many appends as they take. Throws GROUP_NOT_FOUND, NON_EMPTY_GROUP. */
   async deleteOffsets(key: GroupName, offsets: readonly OffsetToDelete[], deadlineMs: number): Promise<readonly (ErrorCode | undefined)[]> {
+    const codes: (ErrorCode | undefined)[] = [];
+    do {
+      const part = offsets.slice(codes.length, codes.length + groupRemovalOffsetsMax);
+      codes.push(...(await this.#deleteOffsets(key, part, deadlineMs)));
+    } while (codes.length < offsets.length);
+    return codes;
+  }
+  async #deleteOffsets(
+    key: GroupName,
+    offsets: readonly OffsetToDelete[],
+    deadlineMs: number,
+  ): Promise<readonly (ErrorCode | undefined)[]> {
     const { topics } = this.#options;
     const reply = await this.#exclusive(key, deadlineMs, (state) => {
       const { records, ...answer } = decideDeleteOffsets(state, this.#classics, key, offsets, (p) => topics.matching(key.tenant, p));
@@ -255,9 +287,11 @@ export class GroupHost {
   }
   #step<T>(key: string, run: (step: ClassicStep) => T): T {
     const step = this.#stepNow();
+    const before = this.#classics.groups.get(key)?.generation ?? 0;
     const result = run(step);
     for (const effect of step.effects) this.#perform(effect);
     const g = this.#classics.groups.get(key);
+    if (g !== undefined && g.generation !== before) this.#options.metrics.rebalances.labels("classic").inc();
     if (g !== undefined) this.#timers.arm(key, classicDueMs(g));
     return result;
   }
@@ -266,19 +300,28 @@ export class GroupHost {
     else if (effect.kind === "synced") this.#syncs.answer(effect.ticket, effect.reply);
     else void this.#store(effect);
   }
-  /** Tries until it is stored or the shard is gone, and everything here with it. */
+  /**
+   * Tries until it is stored, refused for good, or the shard is gone, and everything here with it. The log's last word on a group is its newest
+   * record: one that waited here while a newer one, or the removal of the group, went to the log is dropped.
+   */
   async #store({ key, value, token }: ClassicEffect & { readonly kind: "store" }): Promise<void> {
     const bytes = value.members.reduce((n, m) => n + m.metadata.length + m.assignment.length, RECORD_BYTES);
     const id = groupKey(key.tenant, key.group);
-    for (;;) {
+    const decide = (): { readonly records: readonly GroupRecord[]; readonly reply: undefined } => ({
+      records: isNewest(this.#classics, id, token) ? [{ kind: "classic", key, value }] : [],
+      reply: undefined,
+    });
+    while (isNewest(this.#classics, id, token)) {
       try {
-        await this.#shard.change(
-          { key: id, isExclusive: true, bytes, decide: () => ({ records: [{ kind: "classic", key, value }], reply: undefined }) },
-          Infinity,
-        );
+        await this.#shard.change({ key: id, isExclusive: true, bytes, decide }, Infinity);
         return this.#step(id, (step) => stored(step, id, token));
       } catch (error) {
-        if (codeOf(error) !== "OVERLOADED") return;
+        const { code, message } = asSluiceError(error);
+        if (this.#shard.isOver) return;
+        if (code !== "OVERLOADED") {
+          this.#options.logger.warn("group not stored", { shard: this.#shard.shard, group: key.group, code, reason: message });
+          return this.#step(id, (step) => storeRefused(step, id, token, { code, message }));
+        }
         await this.#options.clock.sleep(STORE_RETRY_MS);
       }
     }
@@ -308,10 +351,13 @@ export class GroupHost {
       const over = new Set(this.#sessions.over(key, clock.monotonicMs()));
       return memberIds.filter((id) => over.has(id));
     };
-    for (const id of memberIds) logger.info("group member silent", { shard: this.#shard.shard, group: group.group, member: id });
     this.#timers.forget(key);
     try {
-      await this.#exclusive(name, Infinity, (state, nowMs) => ({ records: decideExpel(state, name, still(), nowMs), reply: undefined }));
+      const out = await this.#exclusive(name, Infinity, (state, nowMs) => {
+        const records = decideExpel(state, name, still(), nowMs);
+        return { records, reply: records.flatMap((r) => (r.kind === "member" ? [r.key.memberId] : [])) };
+      });
+      for (const id of out) logger.info("group member silent", { shard: this.#shard.shard, group: group.group, member: id });
     } catch {
       // The shard is gone, or its queue is full: the next look finds them again.
     }
@@ -331,24 +377,9 @@ export class GroupHost {
     this.#sessions.forget(key);
     this.#timers.forget(key);
   }
-  /** Waits while the shard is being loaded. Throws NOT_COORDINATOR, or why `signal` aborted. */
-  async #ready(signal: AbortSignal): Promise<void> {
-    if (this.#shard.phase === "active") return;
-    signal.throwIfAborted();
-    let give: (() => void) | undefined;
-    const aborted = new Promise<never>((_, reject) => {
-      give = () => reject(new SluiceError("COORDINATOR_NOT_AVAILABLE", "the group's shard is still being loaded"));
-      signal.addEventListener("abort", give, { once: true });
-    });
-    try {
-      await Promise.race([this.#active.promise, aborted]);
-    } finally {
-      if (give !== undefined) signal.removeEventListener("abort", give);
-    }
-  }
   #end(): void {
     const error = new SluiceError("NOT_COORDINATOR", "the shard has moved");
-    this.#active.reject(error);
+    this.#gate.break(error);
     this.#timers.close();
     this.#joins.close(error);
     this.#syncs.close(error);

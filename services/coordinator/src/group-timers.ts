@@ -8,6 +8,7 @@ export class GroupTimers {
   readonly #clock: Clock;
   readonly #fire: (key: string, stoodStillMs: number) => void;
   readonly #timers = new Map<string, { readonly timer: Timer; readonly atMs: number }>();
+  #closed = false;
 
   constructor(clock: Clock, fire: (key: string, stoodStillMs: number) => void) {
     this.#clock = clock;
@@ -16,7 +17,7 @@ export class GroupTimers {
   /** Monotonic ms; Infinity = not at all. A later moment than the one asked for before is left to the next look. */
   arm(key: string, atMs: number): void {
     const known = this.#timers.get(key);
-    if (atMs === Infinity || (known !== undefined && known.atMs <= atMs)) return;
+    if (this.#closed || atMs === Infinity || (known !== undefined && known.atMs <= atMs)) return;
     known?.timer.cancel();
     const timer = this.#clock.setTimer(
       Math.max(0, atMs - this.#clock.monotonicMs()),
@@ -33,7 +34,9 @@ export class GroupTimers {
     this.#timers.get(key)?.timer.cancel();
     this.#timers.delete(key);
   }
+  /** Nothing is armed any more. */
   close(): void {
+    this.#closed = true;
     for (const { timer } of this.#timers.values()) timer.cancel();
     this.#timers.clear();
   }

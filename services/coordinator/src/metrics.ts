@@ -9,6 +9,8 @@ export interface CoordinatorMetrics {
   /** By error code. */
   readonly refused: Labelled<Counter>;
   readonly fetches: Counter;
+  /** Generations of classic groups, assignments of the others. By kind: classic, consumer. */
+  readonly rebalances: Labelled<Counter>;
   /** By reason. */
   readonly shardsLost: Labelled<Counter>;
   readonly takeSeconds: Histogram;
@@ -22,6 +24,8 @@ export interface LiveFigures {
   readonly active: () => number;
   readonly loading: () => number;
   readonly groups: () => number;
+  readonly members: () => number;
+  readonly waiting: () => number;
   readonly offsets: () => number;
   readonly stateBytes: () => number;
   readonly queued: () => number;
@@ -33,6 +37,8 @@ export function createCoordinatorMetrics(m: Metrics, live: LiveFigures): Coordin
   gauge("shards_active_count", "Shards that are served here.", live.active);
   gauge("shards_loading_count", "Shards that are being taken or replayed here.", live.loading);
   gauge("groups_count", "Groups in the shards that are here.", live.groups);
+  gauge("members_count", "Members of the groups that are here.", live.members);
+  gauge("calls_waiting_count", "Calls that wait for other members of their group.", live.waiting);
   gauge("offsets_count", "Committed offsets in the shards that are here.", live.offsets);
   gauge("state_bytes", "About what the state of the shards occupies.", live.stateBytes);
   gauge("requests_queued_count", "Requests that wait for a shard.", live.queued);
@@ -44,6 +50,9 @@ export function createCoordinatorMetrics(m: Metrics, live: LiveFigures): Coordin
       labels: ["code"],
     }),
     fetches: m.counter("sluice_coordinator_fetches_total", "Reads of committed offsets."),
+    rebalances: m.counter("sluice_coordinator_rebalances_total", "New generations or assignments of groups, by kind of group.", {
+      labels: ["kind"],
+    }),
     shardsLost: m.counter("sluice_coordinator_shards_lost_total", "Shards that were given up, by reason.", { labels: ["reason"] }),
     takeSeconds: m.histogram("sluice_coordinator_take_seconds", "From the claim of a shard until it is served."),
     replayedRecords: m.counter("sluice_coordinator_replayed_records_total", "Log records read to take a shard or to settle an append."),

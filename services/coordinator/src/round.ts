@@ -17,8 +17,14 @@ export interface Round {
   readonly changes: readonly { readonly change: Change; readonly records: readonly EncodedRecord[] }[];
 }
 
+/** What a record takes in a batch beside its key and its value, at most, and the batch beside its records. */
+const RECORD_OVERHEAD_BYTES = 32;
+const BATCH_OVERHEAD_BYTES = 128;
+const CHANGE_BYTES_MAX = limits.messageBytesDefault - BATCH_OVERHEAD_BYTES;
+
 /**
- * As many changes as one batch takes, decided on the state as it is. Those that need no record are answered. One that must see what was
+ * As many changes as one batch takes, decided on the state as it is. Those that need no record are answered; one that no batch can hold fails
+ * alone: the log would refuse it for ever, and with it everything behind it. One that must see what was
  * decided before it for its group waits for the next round, and with it all that follow for that group.
  */
 export function composeRound(queue: RequestQueue, state: ShardState): Round {
@@ -36,8 +42,11 @@ export function composeRound(queue: RequestQueue, state: ShardState): Round {
     }
     const records = decided(change, state);
     if (records.length === 0) continue;
-    let size = 0;
-    for (const r of records) size += encodedBytes(r);
+    const size = appendBytes(records);
+    if (size > CHANGE_BYTES_MAX) {
+      change.fail("MESSAGE_TOO_LARGE", `the records of the request take ${size} bytes, an append holds ${CHANGE_BYTES_MAX}`);
+      continue;
+    }
     if (changes.length > 0 && bytes + size > limits.groupRequestBytesMax) {
       later.push(change);
       break;
@@ -50,6 +59,11 @@ export function composeRound(queue: RequestQueue, state: ShardState): Round {
   return { base: state.nextOffset, changes };
 }
 
+function appendBytes(records: readonly EncodedRecord[]): number {
+  let bytes = records.length * RECORD_OVERHEAD_BYTES;
+  for (const r of records) bytes += encodedBytes(r);
+  return bytes;
+}
 /** Its records; none when it is answered, or cannot be decided: then it fails alone, and not the shard with it. */
 function decided(change: Change, state: ShardState): EncodedRecord[] {
   try {

@@ -77,6 +77,8 @@ class CoordinatorProcess implements Coordinator {
       active: sum((s) => (s.phase === "active" ? 1 : 0)),
       loading: sum((s) => (s.phase === "active" ? 0 : 1)),
       groups: sum((s) => s.state.groups.size),
+      members: sum((s) => parts()?.groupsOf(s).memberCount ?? 0),
+      waiting: sum((s) => parts()?.groupsOf(s).waiting ?? 0),
       offsets: sum((s) => s.state.offsetCount),
       stateBytes: sum((s) => s.state.bytes),
       queued: sum((s) => s.queued),
@@ -116,9 +118,9 @@ class Parts {
   readonly ownership: ShardOwnership;
   readonly membership: Membership;
   readonly rpc: RpcServer;
+  readonly groupsOf: (shard: Shard) => GroupHost;
   readonly #options: CoordinatorOptions;
   readonly #lifecycle: Lifecycle;
-  readonly #groupsOf: (shard: Shard) => GroupHost;
 
   constructor(options: CoordinatorOptions, view: ClusterView, metrics: CoordinatorMetrics, cluster: ClusterRecord) {
     this.#options = options;
@@ -148,10 +150,10 @@ class Parts {
     const config = { ...groupConfigDefault, ...options.groups };
     const hosts = new WeakMap<Shard, GroupHost>();
     const groupsOf = (shard: Shard): GroupHost => hosts.get(shard) as GroupHost;
-    this.#groupsOf = groupsOf;
+    this.groupsOf = groupsOf;
     const open = (number: number): Shard => {
       const shard = new Shard({ ...shared, shard: number, log: logs.log(number), onActive: (s) => groupsOf(s).begin(s.state) });
-      hosts.set(shard, new GroupHost({ clock, logger, config, topics: lookup }, shard));
+      hosts.set(shard, new GroupHost({ clock, logger, metrics, config, topics: lookup }, shard));
       return shard;
     };
     const shared = { identity, clock, logger, timers, register, snapshots, snapshotPolicy, metrics };
@@ -245,7 +247,7 @@ class Parts {
   }
   /** Calls that wait for other members of their groups end: they would hold up the end of the process. */
   release(): void {
-    for (const shard of this.ownership.shards.values()) this.#groupsOf(shard).release();
+    for (const shard of this.ownership.shards.values()) this.groupsOf(shard).release();
   }
   start(): Promise<void> {
     return this.#lifecycle.start();

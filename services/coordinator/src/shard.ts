@@ -86,6 +86,10 @@ export class Shard {
   get phase(): ShardPhase {
     return this.#phase;
   }
+  /** Lost or stopped: nothing is stored from here any more. */
+  get isOver(): boolean {
+    return this.#over.signal.aborted;
+  }
   get epoch(): number {
     return this.#claim?.record.epoch ?? 0;
   }

@@ -19,6 +19,7 @@ interface Pattern {
  */
 export class ViewTopics implements TopicLookup {
   readonly #view: ClusterView;
+  /** By `<tenant>/<pattern>`: what matches is each tenant's own. */
   readonly #patterns = new Map<string, Pattern>();
   readonly #unsubscribe: () => void;
   #version = 1;
@@ -44,7 +45,7 @@ export class ViewTopics implements TopicLookup {
     return (this.#view.topicsById as ReadonlyMap<string, { readonly name: string }>).get(id)?.name;
   }
   matching(tenant: string, pattern: string): readonly string[] {
-    const known = this.#pattern(pattern);
+    const known = this.#pattern(tenant, pattern);
     if (known.version === this.#version) return known.names;
     const names: string[] = [];
     for (const topic of this.#view.topicsById.values()) {
@@ -56,12 +57,13 @@ export class ViewTopics implements TopicLookup {
     return known.names;
   }
   /** Throws INVALID_REGULAR_EXPRESSION. */
-  checkPattern(pattern: string): void {
-    if (pattern !== "") this.#pattern(pattern);
+  checkPattern(tenant: string, pattern: string): void {
+    if (pattern !== "") this.#pattern(tenant, pattern);
   }
 
-  #pattern(pattern: string): Pattern {
-    let known = this.#patterns.get(pattern);
+  #pattern(tenant: string, pattern: string): Pattern {
+    const key = `${tenant}/${pattern}`;
+    let known = this.#patterns.get(key);
     if (known === undefined) {
       try {
         known = { compiled: RE2JS.compile(pattern), names: [], version: 0 };
@@ -71,8 +73,8 @@ export class ViewTopics implements TopicLookup {
         });
       }
     }
-    this.#patterns.delete(pattern);
-    this.#patterns.set(pattern, known);
+    this.#patterns.delete(key);
+    this.#patterns.set(key, known);
     const oldest = this.#patterns.keys().next();
     if (this.#patterns.size > PATTERNS_MAX && oldest.done !== true) this.#patterns.delete(oldest.value);
     return known;

@@ -1,5 +1,5 @@
-import type { ShardState } from "@sluice/core/group";
-import { codeOf, limits, topicId, type TopicId } from "@sluice/core/model";
+import { groupRemovalOffsetsMax, type ShardState } from "@sluice/core/group";
+import { codeOf, topicId, type TopicId } from "@sluice/core/model";
 import { Repeater, type Clock, type Logger } from "@sluice/runtime";
 import type { Shard } from "./shard.ts";
 import type { Topics } from "./topics.ts";
@@ -79,12 +79,9 @@ function removals(state: ShardState, gone: ReadonlySet<string>): Removal[] {
     let open: Removal | undefined;
     for (const { topicId: id, partition } of offsets.values()) {
       if (!gone.has(id)) continue;
-      if (open === undefined || open.offsets.length >= OFFSETS_PER_REMOVAL_MAX) out.push((open = { tenant, group, offsets: [] }));
+      if (open === undefined || open.offsets.length >= groupRemovalOffsetsMax) out.push((open = { tenant, group, offsets: [] }));
       open.offsets.push({ topicId: id, partition });
     }
   }
   return out;
 }
-/** A key holds two names, an id and a few bytes. */
-const KEY_BYTES_MAX = 2 * limits.nameCharsMax + 64;
-const OFFSETS_PER_REMOVAL_MAX = Math.floor(limits.groupRequestBytesMax / KEY_BYTES_MAX);

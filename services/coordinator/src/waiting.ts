@@ -5,12 +5,14 @@ import type { SluiceError } from "@sluice/core/model";
 export class Waiting<R> {
   readonly #open = new Map<Ticket, { readonly resolve: (reply: R) => void; readonly reject: (error: unknown) => void }>();
   #next = 1;
+  #closed: SluiceError | undefined;
 
   get size(): number {
     return this.#open.size;
   }
-  /** The answer, or the reason of `signal` when nobody wants it any more. */
+  /** The answer, or the reason of `signal` when nobody wants it any more. Throws what `close` was told. */
   open(signal: AbortSignal): { readonly ticket: Ticket; readonly answer: Promise<R> } {
+    if (this.#closed !== undefined) throw this.#closed;
     const ticket = this.#next++;
     const answer = new Promise<R>((resolve, reject) => {
       const end = (): void => {
@@ -29,7 +31,9 @@ export class Waiting<R> {
   answer(ticket: Ticket, reply: R): void {
     this.#open.get(ticket)?.resolve(reply);
   }
+  /** Whoever waits hears `error`, and whoever comes later. */
   close(error: SluiceError): void {
+    this.#closed ??= error;
     for (const { reject } of this.#open.values()) reject(error);
   }
 }

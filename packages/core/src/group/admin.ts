@@ -1,4 +1,4 @@
-import type { ErrorCode } from "../model/index.ts";
+import { limits, type ErrorCode } from "../model/index.ts";
 import { classicOf } from "./classic-rebalance.ts";
 import { metadataOf, type Classic, type ClassicPhase, type Classics } from "./classic-state.ts";
 import { consumerGroupState } from "./consumer-state.ts";
@@ -146,7 +146,11 @@ export interface OffsetToDelete {
   readonly topicId: string;
   readonly partition: number;
 }
-/** Offsets of topics that no member reads are forgotten; one code for each. */
+/** A key of an offset holds two names, an id and a few bytes. */
+const OFFSET_KEY_BYTES_MAX = 2 * limits.nameCharsMax + 64;
+/** Offsets whose removal fits one append, whatever the names. */
+export const groupRemovalOffsetsMax = Math.floor(limits.groupRequestBytesMax / OFFSET_KEY_BYTES_MAX);
+/** Offsets of topics that no member reads are forgotten; one code for each. At most `groupRemovalOffsetsMax` at a time, or INVALID_ARGUMENT. */
 export function decideDeleteOffsets(
   state: ShardState,
   classics: Classics,
@@ -157,6 +161,7 @@ export function decideDeleteOffsets(
   const found = describeGroup(state, classics, key);
   const none = (code: ErrorCode) => ({ records: [], code, codes: [] });
   if (found === undefined) return none("GROUP_NOT_FOUND");
+  if (offsets.length > groupRemovalOffsetsMax) return none("INVALID_ARGUMENT");
   // Nobody but its members knows what such a group reads.
   if (found.members.length > 0 && found.protocolType !== CONSUMER_TYPE) return none("NON_EMPTY_GROUP");
   const read = topicsRead(found, matching);

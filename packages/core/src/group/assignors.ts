@@ -59,17 +59,26 @@ function range(
   return new Map([...sets].map(([id, own]) => [id, toAssignment(own)]));
 }
 
+/** A member as the even assignment sees it. */
+interface Reader {
+  readonly member: AssignedMember;
+  /** Its place in order of names. */
+  readonly rank: number;
+  /** Partitions by topic; in order when the moves begin. */
+  readonly own: Map<string, number[]>;
+  load: number;
+}
+
 /**
  *   1. everybody keeps what it has and may read          3. while somebody has two more than another who may read one of its partitions:
  *   2. what is left goes to who has least                   one moves
  */
 class Uniform {
-  readonly #members: readonly AssignedMember[];
+  readonly #readers: readonly Reader[];
   readonly #topics: readonly string[];
-  readonly #subscribers: ReadonlyMap<string, readonly AssignedMember[]>;
+  /** By topic. */
+  readonly #subscribers = new Map<string, readonly Reader[]>();
   readonly #partitions: ReadonlyMap<string, number>;
-  readonly #own = new Map<string, Map<string, Set<number>>>();
-  readonly #load = new Map<string, number>();
 
   constructor(
     members: readonly AssignedMember[],
@@ -77,50 +86,41 @@ class Uniform {
     subscribers: ReadonlyMap<string, readonly AssignedMember[]>,
     partitions: ReadonlyMap<string, number>,
   ) {
-    this.#members = members;
+    this.#readers = members.map((member, rank) => ({ member, rank, own: new Map(), load: 0 }));
     this.#topics = topics;
-    this.#subscribers = subscribers;
     this.#partitions = partitions;
-    for (const m of members) {
-      this.#own.set(m.memberId, new Map());
-      this.#load.set(m.memberId, 0);
-    }
+    const readerOf = new Map(this.#readers.map((r) => [r.member, r]));
+    for (const [t, all] of subscribers)
+      this.#subscribers.set(
+        t,
+        all.map((m) => readerOf.get(m) as Reader),
+      );
   }
 
   run(): ReadonlyMap<string, Assignment> {
     const free = this.#keep();
     // Those with fewest readers first: the others can still even out.
-    const order = this.#topics.toSorted((a, b) => this.#readers(a).length - this.#readers(b).length);
-    for (const t of order) for (const p of free.get(t) ?? []) this.#give(this.#leastLoaded(t), t, p);
+    const order = this.#topics.toSorted((a, b) => this.#readersOf(a).length - this.#readersOf(b).length);
+    for (const t of order) for (const p of free.get(t) ?? []) give(this.#leastLoaded(t), t, p);
     this.#even();
-    return new Map([...this.#own].map(([id, sets]) => [id, toAssignment(sets)]));
+    return new Map(this.#readers.map(({ member, own }) => [member.memberId, toAssignment(own)]));
   }
 
-  #readers(t: string): readonly AssignedMember[] {
+  #readersOf(t: string): readonly Reader[] {
     return this.#subscribers.get(t) ?? [];
-  }
-  #loadOf(m: AssignedMember): number {
-    return this.#load.get(m.memberId) as number;
-  }
-  #give(m: AssignedMember, t: string, p: number): void {
-    const sets = this.#own.get(m.memberId) as Map<string, Set<number>>;
-    const set = sets.get(t);
-    if (set === undefined) sets.set(t, new Set([p]));
-    else set.add(p);
-    this.#load.set(m.memberId, this.#loadOf(m) + 1);
   }
   /** Returns what nobody keeps, by topic. */
   #keep(): ReadonlyMap<string, readonly number[]> {
     const taken = new Map(this.#topics.map((t) => [t, new Set<number>()]));
-    for (const m of this.#members) {
-      const reads = new Set(m.topicIds);
-      for (const { topicId: t, partitions } of m.target) {
+    for (const r of this.#readers) {
+      const reads = new Set(r.member.topicIds);
+      for (const { topicId: t, partitions } of r.member.target) {
         if (!reads.has(t)) continue;
         const known = taken.get(t) as Set<number>;
         for (const p of partitions) {
           if (p >= (this.#partitions.get(t) ?? 0) || known.has(p)) continue;
           known.add(p);
-          this.#give(m, t, p);
+          give(r, t, p);
         }
       }
     }
@@ -134,36 +134,54 @@ class Uniform {
     }
     return free;
   }
-  #leastLoaded(t: string): AssignedMember {
-    const [first, ...rest] = this.#readers(t) as [AssignedMember, ...AssignedMember[]];
-    let least = first;
-    for (const m of rest) if (this.#loadOf(m) < this.#loadOf(least)) least = m;
+  #leastLoaded(t: string): Reader {
+    const readers = this.#readersOf(t);
+    let least = readers[0] as Reader;
+    for (const r of readers) if (r.load < least.load) least = r;
     return least;
   }
   #even(): void {
     let total = 0;
-    for (const n of this.#load.values()) total += n;
+    for (const { own, load } of this.#readers) {
+      total += load;
+      for (const list of own.values()) list.sort((a, b) => a - b);
+    }
+    const donors = this.#readers.toSorted((a, b) => b.load - a.load);
     // Every move makes the sum of squares smaller; more moves than partitions are never of use.
-    for (let moves = 0; moves < total; moves += 1) if (!this.#moveOne()) return;
+    for (let moves = 0; moves < total; moves += 1) if (!this.#moveOne(donors)) return;
   }
-  #moveOne(): boolean {
-    if (this.#members.length === 0) return false;
-    const donors = this.#members.toSorted((a, b) => this.#loadOf(b) - this.#loadOf(a));
-    const lowest = this.#loadOf(donors.at(-1) as AssignedMember);
-    const receivers = new Map<string, AssignedMember>();
-    for (const donor of donors) {
-      if (this.#loadOf(donor) - lowest < 2) return false;
-      for (const [t, set] of this.#own.get(donor.memberId) as Map<string, Set<number>>) {
+  /** `donors`: those with most first, and so again after the move. */
+  #moveOne(donors: Reader[]): boolean {
+    const lowest = donors.at(-1)?.load ?? 0;
+    const receivers = new Map<string, Reader>();
+    for (const [at, donor] of donors.entries()) {
+      if (donor.load - lowest < 2) return false;
+      for (const [t, list] of donor.own) {
         const to = receivers.get(t) ?? this.#leastLoaded(t);
         receivers.set(t, to);
-        if (set.size === 0 || this.#loadOf(donor) - this.#loadOf(to) < 2) continue;
-        const p = Math.max(...set);
-        set.delete(p);
-        this.#load.set(donor.memberId, this.#loadOf(donor) - 1);
-        this.#give(to, t, p);
+        if (list.length === 0 || donor.load - to.load < 2) continue;
+        give(to, t, list.pop() as number);
+        donor.load -= 1;
+        settle(donors, at);
+        settle(donors, donors.indexOf(to));
         return true;
       }
     }
     return false;
   }
+}
+function give(r: Reader, t: string, p: number): void {
+  const list = r.own.get(t);
+  if (list === undefined) r.own.set(t, [p]);
+  else list.push(p);
+  r.load += 1;
+}
+/** The reader at `from` has one more or one less: it goes to its place. */
+function settle(donors: Reader[], from: number): void {
+  const r = donors[from] as Reader;
+  const isBefore = (a: Reader, b: Reader): boolean => a.load > b.load || (a.load === b.load && a.rank < b.rank);
+  let at = from;
+  for (let next = donors[at + 1]; next !== undefined && isBefore(next, r); next = donors[++at + 1]) donors[at] = next;
+  for (let last = donors[at - 1]; last !== undefined && isBefore(r, last); last = donors[--at - 1]) donors[at] = last;
+  donors[at] = r;
 }

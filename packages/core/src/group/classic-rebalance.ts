@@ -160,6 +160,7 @@ function becomeEmpty(step: ClassicStep, g: Classic): void {
 /** Sends the group to the log; what follows is kept until it is there. */
 export function store(step: ClassicStep, g: Classic, then: ((token: number) => Storing) | undefined, value = toRecord(g)): void {
   const token = step.all.nextToken++;
+  g.storeToken = token;
   if (then !== undefined) g.storing = then(token);
   step.effects.push({ kind: "store", token, key: { tenant: g.tenant, group: g.group }, value });
 }
@@ -192,6 +193,9 @@ function forget(step: ClassicStep, g: Classic, m: Member): void {
   if (g.leader === m.id) g.leader = ([...g.members.values()].find((other) => other.joined) ?? [...g.members.values()][0])?.id ?? "";
 }
 
+/** Whether the record of that token still says how its group is. */
+export const isNewest = (all: Classics, key: string, token: number): boolean => all.groups.get(key)?.storeToken === token;
+
 /** A record is durable and replayed. */
 export function stored(step: ClassicStep, key: string, token: number): void {
   const g = step.all.groups.get(key);
@@ -210,6 +214,16 @@ export function stored(step: ClassicStep, key: string, token: number): void {
     touch(m, step.now);
     answerSync(step, m, { code: undefined, protocolType: g.protocolType, protocol: g.protocol, assignment: m.assignment });
   }
+}
+
+/** A record cannot be stored, whoever tries: who waits for it hears why. */
+export function storeRefused(step: ClassicStep, key: string, token: number, refusal: Refusal): void {
+  const g = step.all.groups.get(key);
+  const { storing } = g ?? {};
+  if (g === undefined || storing?.token !== token) return;
+  g.storing = undefined;
+  if (storing.kind === "assignment") return refuseAssignment(step, g, refusal);
+  step.effects.push({ kind: "joined", ticket: storing.ticket, reply: joinRefusal(storing.reply.memberId, refusal) });
 }
 
 /** The assignment cannot be stored: everybody hears why, and the group begins again. */

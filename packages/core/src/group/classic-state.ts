@@ -59,6 +59,8 @@ export interface Classic extends GroupName {
   initial: { leftMs: number; sawNew: boolean } | undefined;
   /** Who has not asked for its assignment until then is out. */
   syncEndsMs: number;
+  /** Of the last record that went to the log, 0 = none: older ones on their way there are out of date. */
+  storeToken: number;
   /** The store that the group waits for. */
   storing: Storing | undefined;
 }
@@ -92,7 +94,8 @@ export interface LeaveReply extends Refusal {
 }
 /**
  *   reply   to the request of that ticket
- *   store   the record goes to the log; `stored` with the token follows once it is durable and replayed
+ *   store   the record goes to the log, unless it is no more the newest of its group by then (`isNewest`); `stored` with the token follows once
+ *           it is durable and replayed, `storeRefused` when no attempt can store it
  */
 export type ClassicEffect =
   | { readonly kind: "joined"; readonly ticket: Ticket; readonly reply: JoinReply }
@@ -128,6 +131,7 @@ export const createClassic = ({ tenant, group }: GroupName, now: Now): Classic =
   joinEndsMs: 0,
   initial: undefined,
   syncEndsMs: Infinity,
+  storeToken: 0,
   storing: undefined,
 });
 

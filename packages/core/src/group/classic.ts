@@ -1,4 +1,3 @@
-import { encodeClassic } from "./membership.ts";
 import { limits, utf8Bytes, type ErrorCode } from "../model/index.ts";
 import {
   answerJoin,
@@ -30,6 +29,8 @@ import {
   type SyncReply,
   type Ticket,
 } from "./classic-state.ts";
+import type { ClassicGroup } from "./membership.ts";
+import { encodedBytes, encodeGroupRecord, sameBytes, type GroupName } from "./record.ts";
 import { groupKey, type ShardState } from "./state.ts";
 
 export interface JoinRequest {
@@ -60,24 +61,26 @@ export function join(step: ClassicStep, state: ShardState, r: JoinRequest, ticke
     void step.effects.push({ kind: "joined", ticket, reply: joinRefusal(memberId, refusal) });
   const bad = checkJoin(step, r);
   if (bad !== undefined) return refuse(bad);
-  let g = classicOf(step.all, r.tenant, r.group);
-  if (g === undefined) {
-    const refusal = r.memberId === "" ? mayCreate(step, state, r) : { code: "UNKNOWN_MEMBER" as const };
-    if (refusal !== undefined) return refuse(refusal);
-    g = createClassic(r, step.now);
-    step.all.groups.set(groupKey(r.tenant, r.group), g);
-  }
+  const there = classicOf(step.all, r.tenant, r.group);
+  if (there === undefined && r.memberId !== "") return refuse({ code: "UNKNOWN_MEMBER" });
+  const barred = there === undefined || there.members.size === 0 ? mayBegin(step, state, r, there) : undefined;
+  if (barred !== undefined) return refuse(barred);
+  const g = there ?? createClassic(r, step.now);
   const known = g.members.get(r.memberId);
   if (!fitsProtocols(g, r))
     return refuse({ code: "INCONSISTENT_GROUP_PROTOCOL", message: `the members of ${r.group} are of type ${g.protocolType}` });
   if (known === undefined && !g.pending.has(r.memberId)) {
     const former = r.instanceId === "" ? undefined : staticMember(g, r.instanceId);
     if (r.memberId !== "") return refuse({ code: former === undefined ? "UNKNOWN_MEMBER" : "FENCED_INSTANCE_ID" });
-    if (former !== undefined) return replaceStatic(step, g, former, r, ticket);
+    if (former !== undefined) {
+      const full = checkRoom(step, state, g, r, former) ?? checkReplacement(g, former, r);
+      return full === undefined ? replaceStatic(step, g, former, r, ticket) : refuse(full);
+    }
   } else if (known !== undefined && known.instanceId !== r.instanceId)
     return refuse({ code: r.instanceId === "" ? "UNKNOWN_MEMBER" : "FENCED_INSTANCE_ID" });
-  const full = checkRoom(step, g, r, known);
+  const full = checkRoom(step, state, g, r, known);
   if (full !== undefined) return refuse(full);
+  step.all.groups.set(groupKey(r.tenant, r.group), g);
   if (known !== undefined) return joinAgain(step, g, known, r, ticket);
   if (r.memberId === "" && r.instanceId === "" && r.requireKnownMemberId) {
     g.pending.set(r.newMemberId, step.now.monotonicMs + r.sessionTimeoutMs);
@@ -109,11 +112,12 @@ function checkJoin({ all }: ClassicStep, r: JoinRequest): Refusal | undefined {
     };
   return undefined;
 }
-function mayCreate(step: ClassicStep, state: ShardState, r: JoinRequest): Refusal | undefined {
+/** A group without members: `classic` is what is in memory of it. */
+function mayBegin(step: ClassicStep, state: ShardState, r: JoinRequest, classic: Classic | undefined): Refusal | undefined {
   const there = state.groups.get(groupKey(r.tenant, r.group));
   if (there?.members?.kind === "consumer" && there.members.members.size > 0)
     return { code: "INCONSISTENT_GROUP_PROTOCOL", message: `group ${r.group} has members of the other protocol` };
-  const isNew = there === undefined;
+  const isNew = there === undefined && classic === undefined;
   return isNew && Math.max(state.groups.size, step.all.groups.size) >= limits.groupsPerShardMax ? { code: "GROUP_LIMIT" } : undefined;
 }
 function fitsProtocols(g: Classic, r: JoinRequest): boolean {
@@ -124,7 +128,9 @@ function fitsProtocols(g: Classic, r: JoinRequest): boolean {
 const MEMBER_OVERHEAD_BYTES = 1_100;
 const largest = (protocols: readonly Protocol[]): number => MEMBER_OVERHEAD_BYTES + Math.max(0, ...protocols.map((p) => p.metadata.length));
 /** All members must fit one record, whichever protocol wins. */
-function checkRoom({ all }: ClassicStep, g: Classic, r: JoinRequest, known: Member | undefined): Refusal | undefined {
+function checkRoom({ all }: ClassicStep, state: ShardState, g: Classic, r: JoinRequest, known: Member | undefined): Refusal | undefined {
+  if (known === undefined && state.bytes >= limits.groupStateBytesPerShardMax)
+    return { code: "GROUP_LIMIT", message: `the shard of group ${r.group} holds ${state.bytes} bytes` };
   const isCounted = known !== undefined || g.pending.has(r.memberId);
   if (!isCounted && g.members.size + g.pending.size >= all.config.membersMax)
     return { code: "GROUP_LIMIT", message: `group ${r.group} has ${all.config.membersMax} members, the most that it may have` };
@@ -133,6 +139,22 @@ function checkRoom({ all }: ClassicStep, g: Classic, r: JoinRequest, known: Memb
   if (bytes <= limits.groupMembershipBytesMax) return undefined;
   return { code: "GROUP_LIMIT", message: `the members of group ${r.group} would take more than ${limits.groupMembershipBytesMax} bytes` };
 }
+/** A replacement is stored with the assignments as they are: they must fit beside what the member says now. */
+function checkReplacement(g: Classic, former: Member, r: JoinRequest): Refusal | undefined {
+  if (g.phase !== "stable") return undefined;
+  const value = toRecord(g);
+  const metadata = r.protocols.find((p) => p.name === g.protocol)?.metadata ?? former.assignment.subarray(0, 0);
+  const members = value.members.map((m) =>
+    m.memberId === former.id ? { ...m, memberId: r.newMemberId, clientId: r.clientId, clientHost: r.clientHost, metadata } : m,
+  );
+  const bytes = classicBytes(g, { ...value, leader: g.leader === former.id ? r.newMemberId : g.leader, members });
+  if (bytes <= limits.groupMembershipBytesMax) return undefined;
+  return {
+    code: "GROUP_LIMIT",
+    message: `the members of group ${r.group} would take ${bytes} bytes, ${limits.groupMembershipBytesMax} at most`,
+  };
+}
+const classicBytes = (key: GroupName, value: ClassicGroup): number => encodedBytes(encodeGroupRecord({ kind: "classic", key, value }));
 const staticMember = (g: Classic, instanceId: string): Member | undefined =>
   [...g.members.values()].find((m) => m.instanceId === instanceId);
 
@@ -193,11 +215,6 @@ function restoredSame(g: Classic, m: Member, r: JoinRequest): boolean {
 }
 const sameProtocols = (a: readonly Protocol[], b: readonly Protocol[]): boolean =>
   a.length === b.length && a.every((p, i) => p.name === b[i]?.name && sameBytes(p.metadata, (b[i] as Protocol).metadata));
-function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
-  if (a.length !== b.length) return false;
-  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
-  return true;
-}
 
 /** A static member starts again: it takes the place of its former self, without a rebalance while the protocol stays. */
 function replaceStatic(step: ClassicStep, g: Classic, m: Member, r: JoinRequest, ticket: Ticket): void {
@@ -260,7 +277,7 @@ export function sync(step: ClassicStep, r: SyncRequest, ticket: Ticket): void {
   if ([...g.members.values()].every((other) => other.synced)) g.syncEndsMs = Infinity;
   if (g.leader !== m.id || g.storing !== undefined) return;
   const value = toRecord(g, r.assignments);
-  const bytes = encodeClassic(1, value).length;
+  const bytes = classicBytes(g, value);
   if (bytes > limits.groupMembershipBytesMax) {
     const message = `the members and assignments of group ${r.group} take ${bytes} bytes, the limit is ${limits.groupMembershipBytesMax}`;
     return refuseAssignment(step, g, { code: "MESSAGE_TOO_LARGE", message });

@@ -101,18 +101,15 @@ class Heartbeat {
   }
 
   decide(): HeartbeatDecision {
-    const { before, formerId } = this.#found;
+    const { before } = this.#found;
     const old = before?.memberEpoch === EPOCH_LEFT_STATIC || this.#r.memberEpoch === 0 ? before && rejoined(before) : before;
     const described = this.#describe(old);
-    const members = new Map(this.#group?.members);
-    if (formerId !== this.#memberId) members.delete(formerId);
-    members.set(this.#memberId, described);
-    const { value, targets } = this.#target(members, before === undefined || subscriptionChanged(before, described));
+    const { value, targets } = this.#target(described, before === undefined || subscriptionChanged(before, described));
     if (targets === undefined && this.#r.memberEpoch === 0 && value.epoch > value.targetEpoch)
       return refuse("GROUP_LIMIT", `the assignments of group ${this.#r.group} take more than one append can hold`);
     const after = this.#reconcile({ ...described, target: targets?.get(this.#memberId) ?? described.target }, value.targetEpoch);
     const records = this.#records(value, targets, after);
-    return { records, reply: this.#reply(before, after, members.size) };
+    return { records, reply: this.#reply(before, after, (this.#group?.members.size ?? 0) + (before === undefined ? 1 : 0)) };
   }
 
   /** The member as it describes itself now. */
@@ -137,11 +134,14 @@ class Heartbeat {
   }
 
   /** The group's epoch, and new targets when they are due. */
-  #target(members: ReadonlyMap<string, ConsumerMember>, changed: boolean) {
+  #target(described: ConsumerMember, changed: boolean) {
     const group = this.#group ?? NOTHING;
     const due = changed || !this.#context.topicsAreKnown || group.epoch > group.targetEpoch;
     const same = { ...bare(group), emptySinceMs: -1 };
     if (!due) return { value: same, targets: undefined };
+    const members = new Map(this.#group?.members);
+    if (this.#found.formerId !== this.#memberId) members.delete(this.#found.formerId);
+    members.set(this.#memberId, described);
     const known = subscribed(members, this.#r.tenant, this.#context.topics);
     const epoch = group.epoch + (changed || known.hash !== group.topicsHash ? 1 : 0);
     if (epoch === group.targetEpoch) return { value: same, targets: undefined };

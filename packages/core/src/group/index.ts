@@ -2,7 +2,7 @@ export { assign, assignorNames, type AssignedMember, type AssignorName } from ".
 export * from "./admin.ts";
 export { filterPartitions, partitionCount, sameAssignment, toAssignment } from "./assignment.ts";
 export * from "./classic.ts";
-export { classicOf, stored, timePassed, type ClassicStep } from "./classic-rebalance.ts";
+export { classicOf, isNewest, stored, storeRefused, timePassed, type ClassicStep } from "./classic-rebalance.ts";
 export * from "./classic-state.ts";
 export type { GroupConfig } from "./config.ts";
 export * from "./consumer.ts";

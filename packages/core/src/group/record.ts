@@ -32,7 +32,7 @@ import {
  *            8 committed at, ms since 1970                      kind 6: a group is deleted, whatever it is, with its offsets
  *            2 length of the metadata, metadata (UTF-8)           key    1 kind, 1 version, text tenant, text group,
  *            no value at all: the offset is removed                      kind 5: text member id
- *                                                                 value  membership.ts; none at all: it is removed (kind 6: always none)
+ *                                                                 value  membership.ts; kind 5: none at all = it is removed; kind 6: always none
  *
  * Whoever takes a shard writes its kind 2 record first. What follows belongs to that epoch until the next such record, so whoever reads
  * one with a higher epoch than its own knows that the shard is no longer its own, whatever the broker remembers of fence tokens.
@@ -59,8 +59,8 @@ export interface GroupName {
 export type GroupRecord =
   | { readonly kind: "offset"; readonly key: OffsetKey; readonly value: OffsetValue | undefined }
   | { readonly kind: "owner"; readonly epoch: number; readonly member: string; readonly instance: string }
-  | { readonly kind: "classic"; readonly key: GroupName; readonly value: ClassicGroup | undefined }
-  | { readonly kind: "consumer"; readonly key: GroupName; readonly value: ConsumerGroupValue | undefined }
+  | { readonly kind: "classic"; readonly key: GroupName; readonly value: ClassicGroup }
+  | { readonly kind: "consumer"; readonly key: GroupName; readonly value: ConsumerGroupValue }
   | { readonly kind: "member"; readonly key: GroupName & { readonly memberId: string }; readonly value: ConsumerMember | undefined }
   | { readonly kind: "gone"; readonly key: GroupName };
 
@@ -102,15 +102,9 @@ export function encodeGroupRecord(record: GroupRecord): EncodedRecord {
     case "offset":
       return encodeOwnerOrOffset(record);
     case "classic":
-      return {
-        key: groupKeyBytes(KIND_CLASSIC, record.key),
-        value: record.value === undefined ? null : encodeClassic(VERSION, record.value),
-      };
+      return { key: groupKeyBytes(KIND_CLASSIC, record.key), value: encodeClassic(VERSION, record.value) };
     case "consumer":
-      return {
-        key: groupKeyBytes(KIND_CONSUMER, record.key),
-        value: record.value === undefined ? null : encodeConsumer(VERSION, record.value),
-      };
+      return { key: groupKeyBytes(KIND_CONSUMER, record.key), value: encodeConsumer(VERSION, record.value) };
     case "member":
       return {
         key: groupKeyBytes(KIND_MEMBER, record.key, record.key.memberId),
@@ -193,8 +187,8 @@ function decodeMembership(kind: number, k: FieldReader, value: Uint8Array | null
     if (value !== null) throw malformed("a removal with a value");
     return { kind: "gone", key };
   }
-  const read = <T>(what: string, decode: (v: FieldReader) => T): T | undefined => {
-    if (value === null) return undefined;
+  const read = <T>(what: string, decode: (v: FieldReader) => T): T => {
+    if (value === null) throw malformed(`${what} without a value`);
     const v = new FieldReader(value, what);
     v.version(VERSION);
     const decoded = decode(v);
@@ -203,13 +197,13 @@ function decodeMembership(kind: number, k: FieldReader, value: Uint8Array | null
   };
   if (kind === KIND_CLASSIC) return { kind: "classic", key, value: read("a classic group", decodeClassic) };
   if (kind === KIND_CONSUMER) return { kind: "consumer", key, value: read("a group", decodeConsumer) };
-  return { kind: "member", key: { ...key, memberId }, value: read("a member", decodeMember) };
+  return { kind: "member", key: { ...key, memberId }, value: value === null ? undefined : read("a member", decodeMember) };
 }
 
 export const encodedBytes = (r: EncodedRecord): number => r.key.length + (r.value?.length ?? 0);
 export const sameRecord = (a: EncodedRecord, b: { readonly key: Uint8Array | null; readonly value: Uint8Array | null }): boolean =>
   sameBytes(a.key, b.key) && sameBytes(a.value, b.value);
-function sameBytes(a: Uint8Array | null, b: Uint8Array | null): boolean {
+export function sameBytes(a: Uint8Array | null, b: Uint8Array | null): boolean {
   if (a === null || b === null) return a === b;
   if (a.length !== b.length) return false;
   for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;

@@ -1,5 +1,6 @@
 import { SluiceError } from "../model/index.ts";
-import type { Assignment, ClassicGroup, ConsumerGroupValue, ConsumerMember } from "./membership.ts";
+import { partitionCount } from "./assignment.ts";
+import type { ClassicGroup, ConsumerGroupValue, ConsumerMember } from "./membership.ts";
 import type { GroupName, GroupRecord, OffsetKey, OffsetValue } from "./record.ts";
 
 /** A committed offset with the partition that it belongs to. */
@@ -74,7 +75,7 @@ export function replay(state: ShardState, offset: number, record: GroupRecord): 
     case "owner":
       return replayOwner(state, record);
     case "classic":
-      return replayClassic(state, record.key, record.value);
+      return setMembers(state, groupFor(state, record.key), record.value);
     case "consumer":
       return replayConsumer(state, record.key, record.value);
     case "member":
@@ -119,23 +120,16 @@ function replayOffset(state: ShardState, key: OffsetKey, value: OffsetValue | un
   state.offsetCount += 1;
 }
 
-function setMembers(state: ShardState, group: Group, members: ClassicGroup | ConsumerGroup | undefined): void {
+function setMembers(state: ShardState, group: Group, members: ClassicGroup | ConsumerGroup): void {
   state.bytes += membershipBytes(members) - membershipBytes(group.members);
   group.members = members;
-  dropIfBare(state, group);
 }
-function replayClassic(state: ShardState, key: GroupName, value: ClassicGroup | undefined): void {
+function replayConsumer(state: ShardState, key: GroupName, value: ConsumerGroupValue): void {
   const group = groupFor(state, key);
-  // The removal of a classic group that has become one of the other kind meanwhile changes nothing.
-  if (value === undefined && group.members?.kind === "consumer") return;
-  setMembers(state, group, value);
-}
-function replayConsumer(state: ShardState, key: GroupName, value: ConsumerGroupValue | undefined): void {
-  const group = groupFor(state, key);
-  const before = group.members?.kind === "consumer" ? group.members : undefined;
-  if (value === undefined) return before === undefined ? dropIfBare(state, group) : setMembers(state, group, undefined);
-  const { members, owners } = before ?? { members: new Map<string, ConsumerMember>(), owners: new Map<string, string>() };
-  setMembers(state, group, { ...value, kind: "consumer", members, owners });
+  const { members: before } = group;
+  // Its members stay, and with them what they count for.
+  if (before?.kind === "consumer") group.members = { ...value, kind: "consumer", members: before.members, owners: before.owners };
+  else setMembers(state, group, { ...value, kind: "consumer", members: new Map(), owners: new Map() });
 }
 function replayMember(state: ShardState, key: GroupName, memberId: string, value: ConsumerMember | undefined): void {
   const group = state.groups.get(groupKey(key.tenant, key.group))?.members;
@@ -179,8 +173,7 @@ export function membershipBytes(members: ClassicGroup | ConsumerGroup | undefine
   return bytes;
 }
 export function memberBytes(m: ConsumerMember): number {
-  const count = (a: Assignment): number => a.reduce((n, { partitions }) => n + partitions.length, 0);
-  let bytes = MEMBER_BYTES + m.pattern.length + count(m.target) * PARTITION_BYTES;
+  let bytes = MEMBER_BYTES + m.pattern.length + partitionCount(m.target) * PARTITION_BYTES;
   for (const topic of m.topics) bytes += topic.length;
-  return bytes + (count(m.assigned) + count(m.revoking)) * (PARTITION_BYTES + OWNER_BYTES);
+  return bytes + (partitionCount(m.assigned) + partitionCount(m.revoking)) * (PARTITION_BYTES + OWNER_BYTES);
 }

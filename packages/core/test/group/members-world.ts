@@ -354,9 +354,9 @@ function showRecord(record: GroupRecord): string {
     case "offset":
       return `${record.key.group} ${record.key.topicId}/${record.key.partition} = ${record.value?.offset ?? "removed"}`;
     case "classic":
-      return `${record.key.group} generation ${record.value?.generation}: ${record.value?.members.map((m) => `${m.memberId}=${text.decode(m.assignment)}`).join(" ") || "nobody"}`;
+      return `${record.key.group} generation ${record.value.generation}: ${record.value.members.map((m) => `${m.memberId}=${text.decode(m.assignment)}`).join(" ") || "nobody"}`;
     case "consumer":
-      return `${record.key.group} epoch ${record.value?.epoch}/${record.value?.targetEpoch}`;
+      return `${record.key.group} epoch ${record.value.epoch}/${record.value.targetEpoch}`;
     case "member": {
       const m = record.value;
       if (m === undefined) return `${record.key.memberId} removed`;

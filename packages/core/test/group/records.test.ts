@@ -96,8 +96,8 @@ const consumerMember: fc.Arbitrary<ConsumerMember> = fc.record({
 const groupName = fc.record({ tenant: name, group: text });
 const orGone = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> => fc.option(value, { nil: undefined });
 const membershipRecord: fc.Arbitrary<GroupRecord> = fc.oneof(
-  fc.record({ kind: fc.constant("classic" as const), key: groupName, value: orGone(classicGroup) }),
-  fc.record({ kind: fc.constant("consumer" as const), key: groupName, value: orGone(consumerGroup) }),
+  fc.record({ kind: fc.constant("classic" as const), key: groupName, value: classicGroup }),
+  fc.record({ kind: fc.constant("consumer" as const), key: groupName, value: consumerGroup }),
   fc.record({
     kind: fc.constant("member" as const),
     key: fc.record({ tenant: name, group: text, memberId: text }),
@@ -164,6 +164,12 @@ describe("records", () => {
     expect(() => decodeGroupRecord(Uint8Array.of(9, 1), null)).toThrow(expect.objectContaining({ code: "UNSUPPORTED_FORMAT" }));
     expect(() => decodeGroupRecord(key.with(1, 2), null)).toThrow(expect.objectContaining({ code: "UNSUPPORTED_FORMAT" }));
     expect(() => decodeGroupRecord(key.subarray(0, -1), null)).toThrow(expect.objectContaining({ code: "CORRUPT_BATCH" }));
+  });
+  test("of a group without a value are malformed: only its members and offsets are removed one by one", () => {
+    const group = { key: { tenant: "d", group: "g" } };
+    const { key } = encodeGroupRecord({ kind: "gone", ...group });
+    for (const kind of [3, 4])
+      expect(() => decodeGroupRecord(key.with(0, kind), null)).toThrow(expect.objectContaining({ code: "CORRUPT_BATCH" }));
   });
 });
 

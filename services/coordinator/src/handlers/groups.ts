@@ -1,4 +1,4 @@
-import { committedOffsets, describeGroup, groupKey, listGroups, type OffsetToDelete } from "@sluice/core/group";
+import { committedOffsets, describeGroup, listGroups, type OffsetToDelete } from "@sluice/core/group";
 import { DEFAULT_TENANT, limits, SluiceError, type ErrorCode } from "@sluice/core/model";
 import type { ListShardGroupsRequest } from "@sluice/proto/internal/v1/coordinator";
 import type { DeleteGroupRequest, DeleteOffsetsRequest, DescribeGroupRequest } from "@sluice/proto/v1/group";
@@ -57,7 +57,7 @@ export function deleteOffsets(parts: HandlerParts) {
   return async (request: DeleteOffsetsRequest, context: CallContext) => {
     const deadlineMs = deadlineOf(parts.clock, context);
     const { group } = request;
-    const wanted = await wantedOffsets(parts, request);
+    const wanted = await wantedOffsets(parts, request, deadlineMs);
     const offsets = wanted.filter((o) => o.topicId !== "");
     const codes = await hostFor(parts, group).deleteOffsets({ tenant, group }, offsets, deadlineMs);
     const byOffset = new Map<OffsetToDelete, ErrorCode | undefined>(offsets.map((o, i) => [o, codes[i]]));
@@ -69,10 +69,11 @@ export function deleteOffsets(parts: HandlerParts) {
     };
   };
 }
-/** No topic id: there is no such topic. */
-async function wantedOffsets(parts: HandlerParts, { group, topics }: DeleteOffsetsRequest): Promise<OffsetToDelete[]> {
-  const { state } = shardFor(parts, group);
-  const known = state.groups.has(groupKey(tenant, group)) ? committedOffsets(state, tenant, group) : [];
+/** No topic id: there is no such topic. What a whole topic has is asked of the shard as it is once everything before the call is in it. */
+async function wantedOffsets(parts: HandlerParts, { group, topics }: DeleteOffsetsRequest, deadlineMs: number): Promise<OffsetToDelete[]> {
+  const shard = shardFor(parts, group);
+  const needsKnown = topics.some(({ partitions }) => partitions.length === 0);
+  const known = needsKnown ? await shard.read(deadlineMs, (state) => committedOffsets(state, tenant, group)) : [];
   const wanted: OffsetToDelete[] = [];
   for (const { topic, partitions } of topics) {
     const topicId = (await parts.topics.byName(tenant, topic))?.topicId ?? "";

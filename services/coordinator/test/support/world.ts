@@ -60,6 +60,8 @@ export class World implements AsyncDisposable {
       active: zero,
       loading: zero,
       groups: zero,
+      members: zero,
+      waiting: zero,
       offsets: zero,
       stateBytes: zero,
       queued: zero,
