@@ -1,11 +1,13 @@
 import type { ClusterView } from "@sluice/catalog";
-import { codeOf, RESERVED_PREFIX, type Timers, type TopicRecord } from "@sluice/core/model";
+import { RESERVED_PREFIX, type Timers } from "@sluice/core/model";
 import { AdminService, type CreateTopicRequest, type UpdateTopicConfigRequest } from "@sluice/proto/v1/admin";
 import { defineAccess, implement, type CallContext, type ServiceRegistration } from "@sluice/rpc";
 import type { Clock } from "@sluice/runtime";
 import type { ControllerClient, LeaderClient } from "../controller-client.ts";
 import { proxyLimits } from "../limits.ts";
 import type { Topics } from "../topics.ts";
+import { untilVisible } from "../visible.ts";
+import { isAuthorized } from "./authorized.ts";
 import { describeCluster, describePartitions, topicMessage } from "./descriptions.ts";
 
 export interface AdminHandlersContext {
@@ -34,7 +36,7 @@ export function adminService(context: AdminHandlersContext): ServiceRegistration
       const found = [];
       for (const { record } of view.topics.values()) {
         if (record.tenant !== call.principal.tenant || (record.name.startsWith(RESERVED_PREFIX) && !request.includeInternal)) continue;
-        if (await mayDescribe(call, record)) found.push(topicMessage(record));
+        if (await isAuthorized(call, record.name)) found.push(topicMessage(record));
       }
       return { topics: found };
     },
@@ -81,26 +83,6 @@ function forward<R>(
   return controller.call(deadlineMs, call.signal, send);
 }
 
-/** Until the own view shows what was done, so that the caller's next call here does too; not for long: it is done in any case. */
-async function seen(context: AdminHandlersContext, call: CallContext, visible: () => boolean): Promise<void> {
-  const { clock, view } = context;
-  if (visible()) return;
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = clock.setTimer(Math.min(proxyLimits.topicVisibleMs, call.remainingMs()), resolve, { unref: true });
-  const unsubscribe = view.onChange(() => {
-    if (visible()) resolve();
-  });
-  await promise;
-  timer.cancel();
-  unsubscribe();
-}
-
-async function mayDescribe(call: CallContext, topic: TopicRecord): Promise<boolean> {
-  try {
-    await call.authorize(topic.name);
-    return true;
-  } catch (error) {
-    if (codeOf(error) === "PERMISSION_DENIED") return false;
-    throw error;
-  }
+function seen({ clock, view }: AdminHandlersContext, call: CallContext, visible: () => boolean): Promise<void> {
+  return untilVisible(clock, view, visible, Math.min(proxyLimits.topicVisibleMs, call.remainingMs()));
 }

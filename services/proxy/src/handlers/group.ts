@@ -1,7 +1,8 @@
-import { codeOf, errorCodeOf, SluiceError } from "@sluice/core/model";
+import { errorCodeOf, SluiceError } from "@sluice/core/model";
 import { GroupService } from "@sluice/proto/v1/group";
-import { defineAccess, implement, type CallContext, type ServiceRegistration } from "@sluice/rpc";
+import { defineAccess, implement, type ServiceRegistration } from "@sluice/rpc";
 import type { CoordinatorClient } from "../coordinator-client.ts";
+import { isAuthorized } from "./authorized.ts";
 
 export const groupAccess = defineAccess(GroupService, {
   commit: { resource: "group", operation: "read" },
@@ -37,7 +38,7 @@ export function groupService(coordinators: CoordinatorClient): ServiceRegistrati
     async listGroups(request, call) {
       const { groups, more } = await coordinators.list(request, call);
       const shown = [];
-      for (const group of groups) if (await mayDescribe(call, group.group)) shown.push(group);
+      for (const group of groups) if (await isAuthorized(call, group.group)) shown.push(group);
       return { groups: shown, more };
     },
     async describeGroup(request, call) {
@@ -53,16 +54,6 @@ export function groupService(coordinators: CoordinatorClient): ServiceRegistrati
       return coordinators.call(request.group, call, "change", (client, options) => client.deleteOffsets(request, options));
     },
   });
-}
-
-async function mayDescribe(call: CallContext, group: string): Promise<boolean> {
-  try {
-    await call.authorize(group);
-    return true;
-  } catch (error) {
-    if (codeOf(error) === "PERMISSION_DENIED") return false;
-    throw error;
-  }
 }
 
 /** `10.0.0.1:4711` and `[::1]:4711` without the port. */

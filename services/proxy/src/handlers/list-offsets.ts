@@ -2,6 +2,7 @@ import { asSluiceError, errorNumber, SluiceError, type TopicRecord } from "@slui
 import type { ListOffsetsRequest } from "@sluice/proto/v1/consume";
 import type { CallContext } from "@sluice/rpc";
 import { proxyLimits } from "../limits.ts";
+import { inParallel } from "../parallel.ts";
 import { partitionOf } from "../topics.ts";
 import type { ConsumeHandlersContext } from "./consume-context.ts";
 
@@ -25,15 +26,7 @@ export async function listOffsets(
   if (request.position?.at.case === undefined) throw new SluiceError("INVALID_ARGUMENT", "the request has no position");
   if (wanted.length > proxyLimits.consumePartitionsMax)
     throw new SluiceError("INVALID_ARGUMENT", `at most ${proxyLimits.consumePartitionsMax} partitions are listed at a time`);
-  const offsets: Found[] = [];
-  let next = 0;
-  const work = async (): Promise<void> => {
-    while (next < wanted.length) {
-      const i = next++;
-      offsets[i] = await one(context, topic, wanted[i] as number, request, call);
-    }
-  };
-  await Promise.all(Array.from({ length: Math.min(proxyLimits.listOffsetsParallel, wanted.length) }, work));
+  const offsets = await inParallel(wanted, proxyLimits.listOffsetsParallel, (partition) => one(context, topic, partition, request, call));
   return { offsets };
 }
 

@@ -2,6 +2,7 @@ import { SluiceError, type TopicRecord } from "@sluice/core/model";
 import type { KafkaCall } from "./api.ts";
 import type { KafkaContext } from "./context.ts";
 import { proxyLimits } from "../limits.ts";
+import { untilVisible } from "../visible.ts";
 
 /** Changes of topics as several APIs need them: done by the controller that leads, and seen in the own view before they are told. */
 export interface NewTopic {
@@ -72,22 +73,14 @@ export async function changeConfig(
   await seen(context, () => topics.known(call.principal.tenant, name) !== before, deadlineMs);
 }
 
-/** Until the own view shows what was done, so that the client's next request here does too; not for long: it is done in any case. */
-export async function seen(
+/** `untilVisible` within the request's deadline. */
+export function seen(
   { clock, view }: KafkaContext,
   visible: () => boolean,
   deadlineMs: number,
   withinMs: number = proxyLimits.topicVisibleMs,
 ): Promise<void> {
-  if (visible()) return;
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = clock.setTimer(Math.max(0, Math.min(withinMs, deadlineMs - clock.monotonicMs())), resolve, { unref: true });
-  const unsubscribe = view.onChange(() => {
-    if (visible()) resolve();
-  });
-  await promise;
-  timer.cancel();
-  unsubscribe();
+  return untilVisible(clock, view, visible, Math.min(withinMs, deadlineMs - clock.monotonicMs()));
 }
 
 /** The topic of a request that names it. Throws UNKNOWN_TOPIC, INVALID_NAME, PERMISSION_DENIED, METADATA_UNAVAILABLE. */

@@ -1,5 +1,5 @@
 import type { ClusterView } from "@sluice/catalog";
-import { murmur2, type MemberRecord, type PartitionId, type TopicRecord } from "@sluice/core/model";
+import { encodeUtf8, murmur2, type MemberRecord, type PartitionId, type TopicRecord } from "@sluice/core/model";
 import { parseHostPort } from "@sluice/runtime";
 import type { ServiceIdentity } from "@sluice/service";
 
@@ -12,7 +12,6 @@ export interface KafkaNode {
 }
 /** How many nodes a partition names as its replicas: that many storage nodes hold it, whichever proxies are named. */
 const REPLICAS = 3;
-const utf8 = new TextEncoder();
 
 /**
  * What the answering proxy tells of the cluster. Any proxy serves any partition; a leader is only where clients are sent, so that they spread
@@ -102,7 +101,7 @@ export function assignLeaders(topicId: string, partitions: number, ids: readonly
     let bestRank = -1;
     for (const id of ids) {
       if ((taken.get(id) ?? 0) >= share) continue;
-      const rank = murmur2(utf8.encode(`${topicId}/${partition}/${id}`)) >>> 0;
+      const rank = murmur2(encodeUtf8(`${topicId}/${partition}/${id}`)) >>> 0;
       if (rank > bestRank) {
         best = id;
         bestRank = rank;

@@ -1,4 +1,5 @@
-import { describe, expect, test } from "@jest/globals";
+import { topicCodec } from "@sluice/catalog";
+import { describe, expect, jest, test } from "@jest/globals";
 import { epoch } from "@sluice/core/model";
 import { apis } from "@sluice/kafka-wire";
 import { FakeCluster } from "../support/fake-cluster.ts";
@@ -109,5 +110,60 @@ describe("DeleteRecords", () => {
     expect([await fetch(3), await fetch(4)]).toEqual([1, 0]);
     expect(await remove(-1)).toEqual([0, 10]);
     expect(await offsetAt(client, 5, -2)).toEqual([0, 10, -1]);
+  });
+
+  const removeAt4 = async (client: KafkaClient, name: string, timeoutMs: number) => {
+    const topics = [{ name, partitions: [{ partitionIndex: 0, offset: 4 }] }];
+    const part = (await client.call(apis.DeleteRecords, 2, { topics, timeoutMs })).topics[0]?.partitions[0];
+    return [part?.errorCode, part?.lowWatermark];
+  };
+
+  test("another attempt comes after a pause", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 1);
+    cluster.append(topic, 0, batchOf(["a", "b", "c", "d", "e"]));
+    await using client = await p.kafka();
+    const txn = jest.spyOn(cluster.store, "txn").mockResolvedValue({ succeeded: false, revision: 1, results: [] });
+    try {
+      expect(await removeAt4(client, "t", 300)).toEqual([7, -1]);
+      expect(txn.mock.calls.length).toBeGreaterThan(1);
+      expect(txn.mock.calls.length).toBeLessThan(10);
+    } finally {
+      txn.mockRestore();
+    }
+  });
+
+  test("a topic that is deleted meanwhile gets no log start", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 1);
+    cluster.append(topic, 0, batchOf(["a", "b", "c", "d", "e"]));
+    await using client = await p.kafka();
+    const { store, keys } = cluster;
+    const txn = store.txn.bind(store);
+    const spy = jest.spyOn(store, "txn").mockImplementationOnce(async (asked) => {
+      const value = topicCodec.encode({ ...topic, phase: "DELETING" });
+      await txn({ compare: [], then: [{ kind: "put", key: keys.topic("default", "t"), value }] });
+      return txn(asked);
+    });
+    try {
+      expect(await removeAt4(client, "t", 2_000)).toEqual([3, -1]);
+      expect((await store.get(keys.start({ topicId: topic.topicId, partition: 0 }))).entry).toBeUndefined();
+    } finally {
+      spy.mockRestore();
+    }
+  });
+
+  test("the cluster's own topics are refused", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("__sluice_groups", 1);
+    cluster.append(topic, 0, batchOf(["a", "b", "c", "d", "e"]));
+    await using client = await p.kafka();
+    expect(await removeAt4(client, topic.name, 2_000)).toEqual([29, -1]);
   });
 });

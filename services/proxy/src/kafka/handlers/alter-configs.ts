@@ -1,7 +1,8 @@
 import { SluiceError } from "@sluice/core/model";
 import { apis } from "@sluice/kafka-wire";
+import { inParallel } from "../../parallel.ts";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
-import { inParallel, type KafkaContext } from "../context.ts";
+import type { KafkaContext } from "../context.ts";
 import { kafkaFailure, KafkaError } from "../errors.ts";
 import { kafkaLimits } from "../limits.ts";
 import { changeConfig, topicNamed } from "../topic-admin.ts";

@@ -6,9 +6,10 @@ import {
 } from "@sluice/kafka-wire";
 import { SluiceError } from "@sluice/core/model";
 import type { AssignedTopic, DescribeGroupResponse } from "@sluice/proto/v1/group";
+import { inParallel } from "../../parallel.ts";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
 import { groupOperations, NOT_ASKED } from "../authorized-operations.ts";
-import { inParallel, type KafkaContext } from "../context.ts";
+import type { KafkaContext } from "../context.ts";
 import { KafkaError } from "../errors.ts";
 import { callerOf, checkGroup, groupFailure, permittedTopics } from "../group-calls.ts";
 import { kafkaLimits } from "../limits.ts";

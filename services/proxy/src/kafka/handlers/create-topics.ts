@@ -5,8 +5,9 @@ import {
   type CreateTopicsResponseCreatableTopicResult,
   type Input,
 } from "@sluice/kafka-wire";
+import { inParallel } from "../../parallel.ts";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
-import { inParallel, type KafkaContext } from "../context.ts";
+import type { KafkaContext } from "../context.ts";
 import { KafkaError, kafkaFailure } from "../errors.ts";
 import { kafkaLimits } from "../limits.ts";
 import { createTopic } from "../topic-admin.ts";

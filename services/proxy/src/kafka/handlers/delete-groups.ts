@@ -1,6 +1,7 @@
 import { apis } from "@sluice/kafka-wire";
+import { inParallel } from "../../parallel.ts";
 import { defineHandler, type AnyHandler } from "../api.ts";
-import { inParallel, type KafkaContext } from "../context.ts";
+import type { KafkaContext } from "../context.ts";
 import { callerOf, checkGroup, groupFailureCode } from "../group-calls.ts";
 import { kafkaLimits } from "../limits.ts";
 

@@ -1,9 +1,11 @@
-import { startCodec } from "@sluice/catalog";
-import { RESERVED_PREFIX, SluiceError, type PartitionId } from "@sluice/core/model";
+import { startCodec, topicCodec } from "@sluice/catalog";
+import { codeOf, SluiceError, type PartitionId, type TopicRecord } from "@sluice/core/model";
 import { apis, type DeleteRecordsResponseDeleteRecordsPartitionResult, type Input } from "@sluice/kafka-wire";
-import { partitionOf } from "../../topics.ts";
+import { partitionOf, refuseReserved } from "../../topics.ts";
+import { proxyLimits } from "../../limits.ts";
+import { inParallel } from "../../parallel.ts";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
-import { inParallel, type KafkaContext } from "../context.ts";
+import type { KafkaContext } from "../context.ts";
 import { kafkaFailure } from "../errors.ts";
 import { kafkaLimits } from "../limits.ts";
 import { deadlineOf, seen, topicNamed } from "../topic-admin.ts";
@@ -38,14 +40,14 @@ async function one(
   deadlineMs: number,
 ): Promise<Input<DeleteRecordsResponseDeleteRecordsPartitionResult>> {
   try {
+    refuseReserved(name);
     const topic = await topicNamed(context, call, name);
-    if (name.startsWith(RESERVED_PREFIX)) throw new SluiceError("PERMISSION_DENIED", `topic ${name} belongs to the cluster`);
     const partition = partitionOf(topic, partitionIndex);
     const { highWatermark } = await context.offsets.confirm(partition, deadlineMs, call.signal);
     const wanted = offset === HIGH_WATERMARK ? highWatermark : offset;
     if (wanted < 0 || wanted > highWatermark)
       throw new SluiceError("OFFSET_OUT_OF_RANGE", `offset ${offset} is not within the log, which ends at ${highWatermark}`);
-    const lowWatermark = await raiseStart(context, partition, wanted, deadlineMs);
+    const lowWatermark = await raiseStart(context, topic, partition, wanted, deadlineMs, call.signal);
     await seen(context, () => (context.view.partition(partition)?.startOffset ?? 0) >= lowWatermark, deadlineMs);
     return { partitionIndex, lowWatermark };
   } catch (error) {
@@ -53,28 +55,41 @@ async function one(
   }
 }
 
-/** Returns the log start after it. Putting the same value again is no harm, so an unknown outcome is tried again. */
+/**
+ * Returns the log start after it. Putting the same value again is no harm, so an unknown outcome is tried again. The topic's record is compared
+ * too: its keys are deleted when it is, and none may come after that.
+ */
 async function raiseStart(
   { store, keys, clock }: KafkaContext,
+  { tenant, name, topicId }: TopicRecord,
   partition: PartitionId,
   wanted: number,
   deadlineMs: number,
+  signal: AbortSignal,
 ): Promise<number> {
   const key = keys.start(partition);
+  const topicKey = keys.topic(tenant, name);
   for (;;) {
-    const { entry } = await store.get(key);
+    const [{ entry }, { entry: topicEntry }] = await Promise.all([store.get(key), store.get(topicKey)]);
+    const topic = topicEntry && topicCodec.decode(topicEntry.value);
+    if (topicEntry === undefined || topic?.topicId !== topicId || topic.phase !== "ACTIVE")
+      throw new SluiceError("UNKNOWN_TOPIC", `topic ${name} has been deleted`);
     const before = entry && startCodec.decode(entry.value);
     if (before !== undefined && before.offset >= wanted) return before.offset;
     if (wanted === 0) return 0;
     if (clock.monotonicMs() >= deadlineMs) throw new SluiceError("TIMED_OUT", "the log start was not raised within the deadline");
     try {
       const done = await store.txn({
-        compare: [{ key, target: "mod", equals: entry?.modRevision ?? 0 }],
+        compare: [
+          { key, target: "mod", equals: entry?.modRevision ?? 0 },
+          { key: topicKey, target: "mod", equals: topicEntry.modRevision },
+        ],
         then: [{ kind: "put", key, value: startCodec.encode({ offset: wanted }, before) }],
       });
       if (done.succeeded) return wanted;
     } catch (error) {
-      if ((error as { code?: string }).code !== "UNKNOWN_OUTCOME") throw error;
+      if (codeOf(error) !== "UNKNOWN_OUTCOME") throw error;
     }
+    await clock.sleep(proxyLimits.routeRetryMs, signal);
   }
 }

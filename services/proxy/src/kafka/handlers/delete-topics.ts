@@ -1,7 +1,8 @@
 import { SluiceError, type TopicRecord } from "@sluice/core/model";
 import { apis, ZERO_UUID, type DeleteTopicsRequest, type DeleteTopicsResponseDeletableTopicResult, type Input } from "@sluice/kafka-wire";
+import { inParallel } from "../../parallel.ts";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
-import { inParallel, type KafkaContext } from "../context.ts";
+import type { KafkaContext } from "../context.ts";
 import { KafkaError, kafkaFailure } from "../errors.ts";
 import { kafkaLimits } from "../limits.ts";
 import { deleteTopic, topicNamed } from "../topic-admin.ts";

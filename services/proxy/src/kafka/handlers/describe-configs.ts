@@ -4,8 +4,9 @@ import {
   type DescribeConfigsResponseDescribeConfigsResult,
   type Input,
 } from "@sluice/kafka-wire";
+import { inParallel } from "../../parallel.ts";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
-import { inParallel, type KafkaContext } from "../context.ts";
+import type { KafkaContext } from "../context.ts";
 import { KafkaError, kafkaFailure } from "../errors.ts";
 import { kafkaLimits } from "../limits.ts";
 import { topicNamed } from "../topic-admin.ts";

@@ -1,8 +1,9 @@
 import { codeOf } from "@sluice/core/model";
 import { apis, type DescribeGroupsResponseDescribedGroup, type Input } from "@sluice/kafka-wire";
+import { inParallel } from "../../parallel.ts";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
 import { groupOperations, NOT_ASKED } from "../authorized-operations.ts";
-import { inParallel, type KafkaContext } from "../context.ts";
+import type { KafkaContext } from "../context.ts";
 import { kafkaCodeOf } from "../errors.ts";
 import { callerOf, checkGroup, groupFailure } from "../group-calls.ts";
 import { kafkaLimits } from "../limits.ts";

@@ -11,8 +11,9 @@ import {
 import { proxyLimits } from "../../limits.ts";
 import { readCanRetry, type ReadAnswer, type Reader } from "../../read-path.ts";
 import { partitionOf, refuseReserved } from "../../topics.ts";
+import { inParallel } from "../../parallel.ts";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
-import { inParallel, type KafkaContext } from "../context.ts";
+import type { KafkaContext } from "../context.ts";
 import { KafkaError, kafkaFailure } from "../errors.ts";
 import { checkLeaderEpoch, type EpochLookUps } from "../leader-epoch.ts";
 import { kafkaLimits } from "../limits.ts";

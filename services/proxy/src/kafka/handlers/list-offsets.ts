@@ -7,8 +7,9 @@ import {
   type ListOffsetsResponseListOffsetsPartitionResponse,
 } from "@sluice/kafka-wire";
 import { partitionOf } from "../../topics.ts";
+import { inParallel } from "../../parallel.ts";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
-import { inParallel, type KafkaContext } from "../context.ts";
+import type { KafkaContext } from "../context.ts";
 import { kafkaFailure } from "../errors.ts";
 import { checkLeaderEpoch } from "../leader-epoch.ts";
 import { kafkaLimits } from "../limits.ts";

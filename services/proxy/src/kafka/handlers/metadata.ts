@@ -1,8 +1,9 @@
 import { apis, ZERO_UUID, type Input, type MetadataRequest, type MetadataResponse, type MetadataResponseTopic } from "@sluice/kafka-wire";
 import { codeOf, RESERVED_PREFIX, topicId, type TopicRecord } from "@sluice/core/model";
+import { inParallel } from "../../parallel.ts";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
 import { clusterOperations, NOT_ASKED, topicOperations } from "../authorized-operations.ts";
-import { inParallel, type KafkaContext } from "../context.ts";
+import type { KafkaContext } from "../context.ts";
 import { KafkaError, kafkaFailure } from "../errors.ts";
 import { kafkaLimits } from "../limits.ts";
 import { createTopic, seen } from "../topic-admin.ts";

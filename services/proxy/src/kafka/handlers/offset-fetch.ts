@@ -7,8 +7,9 @@ import {
   type OffsetFetchResponsePartition,
 } from "@sluice/kafka-wire";
 import type { CommittedOffset } from "@sluice/proto/v1/group";
+import { inParallel } from "../../parallel.ts";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
-import { inParallel, type KafkaContext } from "../context.ts";
+import type { KafkaContext } from "../context.ts";
 import { KafkaError } from "../errors.ts";
 import { callerOf, checkGroup, groupFailureCode, permittedTopics } from "../group-calls.ts";
 import { kafkaLimits } from "../limits.ts";
