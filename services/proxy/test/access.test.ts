@@ -123,6 +123,23 @@ describe("access", () => {
     expect(seen).toEqual(names);
   });
 
+  test("groups that are hidden do not end the list of those that are not", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster, "proxy-1", {
+      authorize: (_principal, { resource, name }) => resource !== "group" || name === undefined || name.startsWith("mine"),
+    });
+    for (let i = 0; i < 7; i++) cluster.coordinator.addGroup(`hidden-${i}`);
+    for (const name of ["mine-1", "mine-2", "zz-hidden"]) cluster.coordinator.addGroup(name);
+    const pages: string[][] = [];
+    for (let more = true; more;) {
+      const page = await p.groups.listGroups({ after: pages.at(-1)?.at(-1) ?? "", limit: 2 }, { timeoutMs });
+      pages.push(page.groups.map((g) => g.group));
+      more = page.more && page.groups.length > 0;
+    }
+    expect(pages.flat()).toEqual(["mine-1", "mine-2"]);
+  });
+
   test("topics of the cluster take no records from clients", async () => {
     await using cluster = new FakeCluster();
     await cluster.start();

@@ -36,10 +36,16 @@ export function groupService(coordinators: CoordinatorClient): ServiceRegistrati
       return response;
     },
     async listGroups(request, call) {
-      const { groups, more } = await coordinators.list(request, call);
-      const shown = [];
-      for (const group of groups) if (await isAuthorized(call, group.group)) shown.push(group);
-      return { groups: shown, more };
+      let { after } = request;
+      for (;;) {
+        const { groups, more } = await coordinators.list({ ...request, after }, call);
+        const shown = [];
+        for (const group of groups) if (await isAuthorized(call, group.group)) shown.push(group);
+        // Whoever asks goes on behind the last group that it was shown: a page of hidden ones only would end its list.
+        const last = groups.at(-1);
+        if (shown.length > 0 || !more || last === undefined) return { groups: shown, more };
+        after = last.group;
+      }
     },
     async describeGroup(request, call) {
       await call.authorize(request.group);
