@@ -5,6 +5,7 @@ import { decodeRun } from "./batch-decoder.ts";
 import { cancelled, type Connection } from "./connection.ts";
 import { ConsumeStream, type ConsumeStreamOwner, type Starts } from "./consume-stream.ts";
 import { Fifo } from "./fifo.ts";
+import { isOver, Iteration, nextRecord, positionIn, restOf, type Step } from "./iteration.ts";
 import type { ConsumeAnswer } from "./messages.ts";
 import { within } from "./producer.ts";
 import { type PartitionCursor, resolvePosition, startPositions } from "./start-positions.ts";
@@ -23,13 +24,6 @@ interface Chunk {
   /** Where decoding goes on. */
   at: number;
 }
-/** Records of a step that the iteration has not given yet. */
-interface Step {
-  readonly cursor: PartitionCursor;
-  readonly batch: RecordBatch;
-  given: number;
-}
-const DONE = { done: true as const, value: undefined };
 
 /**
  * See `Consumer`.
@@ -50,12 +44,11 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
   readonly #onClosed: (consumer: SluiceConsumer) => void;
   readonly #onAbort = (): void => this.abort(cancelled(this.#options.signal as AbortSignal));
   readonly #ready: Promise<void>;
-  #step: Step | undefined;
+  readonly #iteration = new Iteration(() => this.#isEnded());
+  #step: Step<PartitionCursor> | undefined;
   #seekNumber = 0;
   #failure: SluiceError | undefined;
   #closed = false;
-  #wake: (() => void) | undefined;
-  #iterating = false;
 
   constructor(connection: Connection, call: Call, options: ConsumerOptions, onClosed: (consumer: SluiceConsumer) => void) {
     this.#connection = connection;
@@ -85,10 +78,10 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
     this.#moveTo(cursor, offset);
   }
   batches(): AsyncIterableIterator<RecordBatch> {
-    return this.#iterator(() => this.#takeBatch());
+    return this.#iteration.iterator(() => this.#takeBatch());
   }
   [Symbol.asyncIterator](): AsyncIterableIterator<ConsumedRecord> {
-    return this.#iterator(() => this.#takeRecord());
+    return this.#iteration.iterator(() => this.#takeRecord());
   }
   close(): Promise<void> {
     this.#end();
@@ -143,12 +136,12 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
       at: 0,
     });
     if (this.#allReceived()) this.#stream.park();
-    this.#wake?.();
+    this.#iteration.wake();
   }
   failed(error: SluiceError): void {
     this.#failure ??= error;
     this.#stream.close();
-    this.#wake?.();
+    this.#iteration.wake();
   }
 
   async #start(): Promise<void> {
@@ -157,7 +150,7 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
       if (typeof topic !== "string" || topic === "") throw new SluiceError("INVALID_ARGUMENT", "a consumer needs a topic");
       for (const cursor of await startPositions(this.#connection, this.#call, this.#options, untilEnd === true, this.#closing.signal))
         this.#cursors.set(cursor.partition, cursor);
-      if (this.#finished()) this.#wake?.();
+      if (this.#finished()) this.#iteration.wake();
       else this.#stream.open();
     } catch (thrown) {
       const error = asSluiceError(thrown);
@@ -196,7 +189,7 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
     cursor.fromEarliest = false;
     cursor.position = offset;
     cursor.receivedNext = offset;
-    if (this.#step?.cursor === cursor) this.#step = undefined;
+    if (this.#step?.of === cursor) this.#step = undefined;
     // Chunks of before are dropped, and their credit given back, now: they may be all that the credit allows.
     for (let left = this.#chunks.length; left > 0; left--) {
       const chunk = this.#chunks.shift() as Chunk;
@@ -204,7 +197,7 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
       else this.#chunks.push(chunk);
     }
     this.#seekStream(cursor, offset);
-    this.#wake?.();
+    this.#iteration.wake();
   }
   #seekStream(cursor: PartitionCursor, offset: number): void {
     if (this.#stream.isOpen) cursor.streamSeekNumber = ++this.#seekNumber;
@@ -224,67 +217,33 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
     this.#options.signal?.removeEventListener("abort", this.#onAbort);
     this.#closing.abort(this.#failure ?? new SluiceError("SHUTTING_DOWN", "the consumer is closed"));
     this.#stream.close();
-    this.#wake?.();
+    this.#iteration.wake();
     this.#onClosed(this);
   }
 
-  #iterator<T>(take: () => T | undefined): AsyncIterableIterator<T> {
-    let over = false;
-    const next = (): Promise<IteratorResult<T, undefined>> => {
-      if (over) return Promise.resolve(DONE);
-      if (this.#iterating) return Promise.reject(new SluiceError("INVALID_ARGUMENT", "the consumer is being iterated already"));
-      let value: T | undefined;
-      try {
-        value = this.#closed ? undefined : take();
-      } catch (error) {
-        return Promise.reject(asSluiceError(error));
-      }
-      return value === undefined ? this.#waitFor(take) : Promise.resolve({ done: false, value });
-    };
-    const iterator: AsyncIterableIterator<T> = {
-      next,
-      return: () => {
-        over = true;
-        return Promise.resolve(DONE);
-      },
-      [Symbol.asyncIterator]: () => iterator,
-    };
-    return iterator;
-  }
-  async #waitFor<T>(take: () => T | undefined): Promise<IteratorResult<T, undefined>> {
-    this.#iterating = true;
-    try {
-      for (;;) {
-        const value = this.#closed ? undefined : take();
-        if (value !== undefined) return { done: false, value };
-        if (this.#failure !== undefined) throw this.#failure;
-        if (this.#closed || this.#finished()) return DONE;
-        await new Promise<void>((resolve) => (this.#wake = resolve));
-        this.#wake = undefined;
-      }
-    } finally {
-      this.#iterating = false;
-    }
+  /** Throws why it failed. */
+  #isEnded(): boolean {
+    if (this.#failure !== undefined) throw this.#failure;
+    return this.#closed || this.#finished();
   }
   #takeRecord(): ConsumedRecord | undefined {
     const step = this.#nextStep();
     if (step === undefined) return undefined;
-    const { records, nextOffset } = step.batch;
-    const record = records[step.given++] as ConsumedRecord;
-    const last = step.given === records.length;
-    step.cursor.position = last ? nextOffset : record.offset + 1;
-    if (last) this.#step = undefined;
+    const record = nextRecord(step);
+    step.of.position = positionIn(step);
+    if (isOver(step)) this.#step = undefined;
     return record;
   }
   #takeBatch(): RecordBatch | undefined {
     const step = this.#nextStep();
     if (step === undefined) return undefined;
     this.#step = undefined;
-    step.cursor.position = step.batch.nextOffset;
-    return step.given === 0 ? step.batch : { ...step.batch, records: step.batch.records.slice(step.given) };
+    step.of.position = step.batch.nextOffset;
+    return restOf(step);
   }
   /** Decodes on until there are records. Throws a partition's error once, and a decoder's until somebody seeks past it. */
-  #nextStep(): Step | undefined {
+  #nextStep(): Step<PartitionCursor> | undefined {
+    if (this.#closed) return undefined;
     while (this.#step === undefined) {
       const chunk = this.#chunks.first;
       if (chunk === undefined) return undefined;
@@ -319,7 +278,7 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
     if (records.length === 0) cursor.position = Math.max(cursor.position, next);
     else {
       const batch = { topic, partition, records, nextOffset: Math.min(next, Math.max(end, position)), highWatermark: chunk.highWatermark };
-      this.#step = { cursor, batch, given: 0 };
+      this.#step = { of: cursor, batch, given: 0 };
     }
   }
 }

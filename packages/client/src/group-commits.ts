@@ -1,7 +1,8 @@
-import { errorCodeOf, SluiceError } from "@sluice/core/model";
-import { type Call, int64 } from "./admin.ts";
+import { SluiceError } from "@sluice/core/model";
+import type { Call } from "./admin.ts";
 import type { GroupMembership } from "./group-membership.ts";
 import type { OffsetInTopic } from "./group-types.ts";
+import { firstError, offsetsToWire } from "./group-wire.ts";
 import type { CallOptions } from "./types.ts";
 
 /** Commits of one member, one after the other: an older one never lands behind a newer one. */
@@ -27,21 +28,15 @@ export class GroupCommits {
 
   async #commit(offsets: readonly OffsetInTopic[], options: CallOptions | undefined): Promise<void> {
     if (offsets.length === 0) return;
-    const wire = offsets.map((o) => ({
-      topic: o.topic,
-      partition: o.partition,
-      offset: int64(o.offset, "offset"),
-      metadata: o.metadata ?? "",
-    }));
+    const wire = offsetsToWire(offsets);
     await this.#call(async (link, o) => {
       // Each attempt in the epoch of its moment: it may have changed while the answer that tells it was on its way here.
       const { memberId, epoch } = this.#membership;
       if (epoch <= 0) throw new SluiceError("UNKNOWN_MEMBER", `not a member of group ${this.#group} now`);
       const request = { group: this.#group, memberId, memberEpoch: epoch, instanceId: this.#instanceId, offsets: wire };
       const { results } = await link.groups.commit(request, o);
-      const bad = results.find((r) => r.error !== 0);
-      if (bad === undefined) return;
-      const error = new SluiceError(errorCodeOf(bad.error), `${bad.topic}/${bad.partition}: ${bad.errorMessage}`);
+      const error = firstError(results);
+      if (error === undefined) return;
       if (error.code === "STALE_MEMBER_EPOCH") this.#membership.wake();
       throw error;
     }, options);

@@ -7,22 +7,17 @@ import { GroupCommits } from "./group-commits.ts";
 import { GroupMembership, REBALANCE_TIMEOUT_MS_DEFAULT } from "./group-membership.ts";
 import { bare, newPlace, type Place, placeKey, uncommitted } from "./group-places.ts";
 import { GroupReaders } from "./group-readers.ts";
+import { partitionsToWire } from "./group-wire.ts";
+import { isOver, Iteration, nextRecord, positionIn, restOf, type Step } from "./iteration.ts";
 import type { GroupConsumer, OffsetInTopic, SubscribeOptions, TopicPartition } from "./group-types.ts";
 import { resolvePosition } from "./start-positions.ts";
 import { clientTimers } from "./timing.ts";
 import type { ClientEvent } from "./sluice-types.ts";
 import type { CallOptions, ConsumedRecord, Position, RecordBatch } from "./types.ts";
 
-const DONE = { done: true as const, value: undefined };
 /** Of the rebalance timeout; the rest is for the commit and the heartbeat. */
 const HOLD_SHARE = 0.8;
 
-/** What is being given out: a batch, and how far into it the iteration is. */
-interface Step {
-  readonly place: Place;
-  readonly batch: RecordBatch;
-  given: number;
-}
 export interface GroupConsumerHooks {
   readonly onEvent: (event: ClientEvent) => void;
   readonly onClosed: (consumer: SluiceGroupConsumer) => void;
@@ -46,17 +41,19 @@ export class SluiceGroupConsumer implements GroupConsumer {
   readonly #readers: GroupReaders;
   readonly #closing = new AbortController();
   readonly #ready = Promise.withResolvers<void>();
+  readonly #iteration = new Iteration(
+    () => this.#isEnded(),
+    () => this.#settle(),
+  );
   readonly #onAbort = (): void => this.abort(cancelled(this.#options.signal as AbortSignal));
   #wanted: readonly TopicPartition[] | undefined;
   #reconciling = false;
   /** Counts times that everything was lost: work for an assignment of before is dropped. */
   #lives = 0;
-  #step: Step | undefined;
+  #step: Step<Place> | undefined;
   /** Given to the application and not finished: up to which offset. */
   #inHand: { readonly place: Place; readonly upTo: number } | undefined;
   #settled: (() => void) | undefined;
-  #wake: (() => void) | undefined;
-  #iterating = false;
   #failure: SluiceError | undefined;
   #closed: Promise<void> | undefined;
   #commitTimer: Timer | undefined;
@@ -76,7 +73,7 @@ export class SluiceGroupConsumer implements GroupConsumer {
       failed: (error) => this.abort(error),
     });
     this.#commits = new GroupCommits(call, options.group, options.instanceId ?? "", this.#membership);
-    this.#readers = new GroupReaders(connection, call, options, this.#places, () => this.#wake?.());
+    this.#readers = new GroupReaders(connection, call, options, this.#places, () => this.#iteration.wake());
     options.signal?.addEventListener("abort", this.#onAbort, { once: true });
     if (options.signal?.aborted === true) this.#onAbort();
     else this.#membership.start();
@@ -105,18 +102,19 @@ export class SluiceGroupConsumer implements GroupConsumer {
     const place = this.#readable({ topic, partition });
     const offset = await resolvePosition(this.#call, topic, partition, position, this.#closing.signal);
     if (this.#readable({ topic, partition }) !== place) throw notRead(topic, partition);
+    place.seeks++;
     place.taken = place.next = place.done = offset;
     // A commit of the place may go back as well.
     place.committed = Math.min(place.committed, offset);
-    if (this.#step?.place === place) this.#step = undefined;
+    if (this.#step?.of === place) this.#step = undefined;
     if (this.#inHand?.place === place) this.#inHand = undefined;
     this.#readers.open(topic);
   }
   batches(): AsyncIterableIterator<RecordBatch> {
-    return this.#iterator(() => this.#takeBatch());
+    return this.#iteration.iterator(() => this.#takeBatch());
   }
   [Symbol.asyncIterator](): AsyncIterableIterator<ConsumedRecord> {
-    return this.#iterator(() => this.#takeRecord());
+    return this.#iteration.iterator(() => this.#takeRecord());
   }
   close(): Promise<void> {
     this.#closed ??= this.#close();
@@ -175,7 +173,7 @@ export class SluiceGroupConsumer implements GroupConsumer {
   async #giveBack(goes: readonly Place[], life: number): Promise<void> {
     const holdMs = (this.#options.rebalanceTimeoutMs ?? REBALANCE_TIMEOUT_MS_DEFAULT) * HOLD_SHARE;
     for (const place of goes) place.revoking = true;
-    if (this.#step?.place.revoking === true) this.#step = undefined;
+    if (this.#step?.of.revoking === true) this.#step = undefined;
     for (const topic of new Set(goes.map((p) => p.topic))) this.#readers.open(topic);
     const deadline = new AbortController();
     const timer = this.#connection.clock.setTimer(holdMs, () => deadline.abort());
@@ -209,8 +207,7 @@ export class SluiceGroupConsumer implements GroupConsumer {
   /** The group's offsets, or where partitions begin that have none. */
   async #startOf(comes: readonly TopicPartition[]): Promise<Place[]> {
     const { group, from = "earliest" } = this.#options;
-    const byTopic = Map.groupBy(comes, (p) => p.topic);
-    const topics = [...byTopic].map(([topic, all]) => ({ topic, partitions: all.map((p) => p.partition) }));
+    const topics = partitionsToWire(comes);
     const { signal } = this.#closing;
     const { offsets } = await this.#call((link, o) => link.groups.fetch({ group, topics }, o), { signal });
     const committed = new Map(offsets.map((o) => [placeKey(o), Number(o.offset)]));
@@ -226,7 +223,7 @@ export class SluiceGroupConsumer implements GroupConsumer {
       place.revoking = true;
       if (this.#places.get(placeKey(place)) === place) this.#places.delete(placeKey(place));
     }
-    if (this.#step?.place.revoking === true) this.#step = undefined;
+    if (this.#step?.of.revoking === true) this.#step = undefined;
     for (const topic of new Set(places.map((p) => p.topic))) this.#readers.open(topic);
   }
 
@@ -236,28 +233,27 @@ export class SluiceGroupConsumer implements GroupConsumer {
     if (place === undefined || place.revoking) throw notRead(p.topic, p.partition);
     return place;
   }
-  #nextStep(): Step | undefined {
+  #nextStep(): Step<Place> | undefined {
+    if (this.#isEnded()) return undefined;
     if (this.#step !== undefined) return this.#step;
     const taken = this.#readers.take();
-    if (taken !== undefined) this.#step = { ...taken, given: 0 };
+    if (taken !== undefined) this.#step = { of: taken.place, batch: taken.batch, given: 0 };
     return this.#step;
   }
   #takeRecord(): ConsumedRecord | undefined {
     const step = this.#nextStep();
     if (step === undefined) return undefined;
-    const { records, nextOffset } = step.batch;
-    const record = records[step.given++] as ConsumedRecord;
-    const isLast = step.given === records.length;
-    if (isLast) this.#step = undefined;
-    this.#give(step.place, isLast ? nextOffset : record.offset + 1);
+    const record = nextRecord(step);
+    if (isOver(step)) this.#step = undefined;
+    this.#give(step.of, positionIn(step));
     return record;
   }
   #takeBatch(): RecordBatch | undefined {
     const step = this.#nextStep();
     if (step === undefined) return undefined;
     this.#step = undefined;
-    this.#give(step.place, step.batch.nextOffset);
-    return step.given === 0 ? step.batch : { ...step.batch, records: step.batch.records.slice(step.given) };
+    this.#give(step.of, step.batch.nextOffset);
+    return restOf(step);
   }
   #give(place: Place, upTo: number): void {
     place.next = upTo;
@@ -270,43 +266,21 @@ export class SluiceGroupConsumer implements GroupConsumer {
     this.#settled?.();
   }
 
-  #iterator<T>(take: () => T | undefined): AsyncIterableIterator<T> {
-    let over = false;
-    const iterator: AsyncIterableIterator<T> = {
-      next: () => (over ? Promise.resolve(DONE) : this.#next(take)),
-      return: () => {
-        over = true;
-        return Promise.resolve(DONE);
-      },
-      [Symbol.asyncIterator]: () => iterator,
-    };
-    return iterator;
-  }
-  async #next<T>(take: () => T | undefined): Promise<IteratorResult<T, undefined>> {
-    if (this.#iterating) throw new SluiceError("INVALID_ARGUMENT", "the consumer is being iterated already");
-    this.#iterating = true;
-    try {
-      this.#settle();
-      for (;;) {
-        if (this.#failure !== undefined) throw this.#failure;
-        if (this.#closed !== undefined) return DONE;
-        const value = take();
-        if (value !== undefined) return { done: false, value };
-        await new Promise<void>((resolve) => (this.#wake = resolve));
-        this.#wake = undefined;
-      }
-    } finally {
-      this.#iterating = false;
-    }
+  /** Throws why it failed. */
+  #isEnded(): boolean {
+    if (this.#failure !== undefined) throw this.#failure;
+    return this.#closed !== undefined;
   }
 
   // Committing and ending.
   async #commit(offsets: readonly OffsetInTopic[], options?: CallOptions): Promise<void> {
+    const before = offsets.map((o) => ({ place: this.#places.get(placeKey(o)), seeks: this.#places.get(placeKey(o))?.seeks }));
     await this.#commits.commit(offsets, options);
-    for (const o of offsets) {
-      const place = this.#places.get(placeKey(o));
-      if (place !== undefined) place.committed = o.offset;
-    }
+    // Of a place that was given up or moved meanwhile the commit says nothing.
+    offsets.forEach(({ offset }, i) => {
+      const { place, seeks } = before[i] ?? {};
+      if (place !== undefined && place.seeks === seeks) place.committed = offset;
+    });
   }
   /** A failure is told as an event: the next commit tries again, and what nobody commits is read again. */
   async #autoCommit(places: Iterable<Place>, timeoutMs: number): Promise<void> {
@@ -335,7 +309,7 @@ export class SluiceGroupConsumer implements GroupConsumer {
   }
   async #close(): Promise<void> {
     // An iteration that waits has finished what it had.
-    if (this.#iterating) this.#settle();
+    if (this.#iteration.isWaiting) this.#settle();
     if (this.#options.autoCommit !== false && this.#membership.epoch > 0)
       await this.#autoCommit([...this.#places.values()], clientTimers.groupLeaveMs);
     await this.#end();
@@ -347,7 +321,7 @@ export class SluiceGroupConsumer implements GroupConsumer {
     this.#readers.close();
     this.#step = undefined;
     this.#closing.abort(this.#failure ?? new SluiceError("SHUTTING_DOWN", "the consumer is closed"));
-    this.#wake?.();
+    this.#iteration.wake();
     await this.#membership.leave();
     this.#hooks.onClosed(this);
   }

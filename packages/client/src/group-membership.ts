@@ -4,6 +4,7 @@ import type { Timer } from "@sluice/runtime";
 import { Backoff } from "./backoff.ts";
 import type { Connection } from "./connection.ts";
 import type { SubscribeOptions, TopicPartition } from "./group-types.ts";
+import { partitionsOf, partitionsToWire, type WireTopic } from "./group-wire.ts";
 import { clientTimers } from "./timing.ts";
 
 export interface MembershipOwner {
@@ -112,17 +113,15 @@ export class GroupMembership {
       repeatable: true,
     });
   }
-  #owned(): { topic: string; partitions: number[] }[] {
+  #owned(): WireTopic[] {
     if (this.#epoch === JOINS) return [];
-    const byTopic = Map.groupBy(this.#owner.owned(), (p) => p.topic);
-    return [...byTopic].map(([topic, all]) => ({ topic, partitions: all.map((p) => p.partition) }));
+    return partitionsToWire(this.#owner.owned());
   }
   /** Returns when to call again. */
   #heard({ memberEpoch, heartbeatIntervalMs, assignment }: GroupHeartbeatResponse): number {
     this.#epoch = memberEpoch;
     this.#tellAll = false;
-    if (assignment !== undefined)
-      this.#owner.assigned(assignment.topics.flatMap(({ topic, partitions }) => partitions.map((partition) => ({ topic, partition }))));
+    if (assignment !== undefined) this.#owner.assigned(partitionsOf(assignment.topics));
     return heartbeatIntervalMs;
   }
   #refused(error: SluiceError): number {

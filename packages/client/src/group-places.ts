@@ -10,6 +10,8 @@ export interface Place extends TopicPartition {
   next: number;
   done: number;
   committed: number;
+  /** How often the application moved it: what was on its way before says nothing of it any more. */
+  seeks: number;
   /** Being given back: nothing more of it is given to the application. */
   revoking: boolean;
 }
@@ -21,6 +23,7 @@ export const newPlace = ({ topic, partition }: TopicPartition, offset: number): 
   next: offset,
   done: offset,
   committed: offset,
+  seeks: 0,
   revoking: false,
 });
 export const bare = ({ topic, partition }: TopicPartition): TopicPartition => ({ topic, partition });

@@ -1,28 +1,16 @@
-import { errorCodeOf, SluiceError } from "@sluice/core/model";
-import type { AssignedTopic, GroupMember } from "@sluice/proto/v1/group";
-import { type Call, int64 } from "./admin.ts";
-import type { GroupMemberDescription, Groups, ListedGroup, TopicPartition } from "./group-types.ts";
+import type { GroupMember } from "@sluice/proto/v1/group";
+import type { Call } from "./admin.ts";
+import type { GroupMemberDescription, Groups, ListedGroup } from "./group-types.ts";
+import { offsetsToWire, partitionsOf, throwFirst, topicsToWire } from "./group-wire.ts";
 
 export function createGroups(call: Call): Groups {
   return {
     async commit(group, offsets, options) {
-      const request = {
-        group,
-        offsets: offsets.map((o) => ({
-          topic: o.topic,
-          partition: o.partition,
-          offset: int64(o.offset, "offset"),
-          metadata: o.metadata ?? "",
-        })),
-      };
-      await call(async (link, o) => {
-        const { results } = await link.groups.commit(request, o);
-        const bad = results.find((r) => r.error !== 0);
-        if (bad !== undefined) throw new SluiceError(errorCodeOf(bad.error), `${bad.topic}/${bad.partition}: ${bad.errorMessage}`);
-      }, options);
+      const request = { group, offsets: offsetsToWire(offsets) };
+      await call(async (link, o) => throwFirst((await link.groups.commit(request, o)).results), options);
     },
     async fetch(group, topics = [], options) {
-      const request = { group, topics: topics.map((t) => ({ topic: t.topic, partitions: [...(t.partitions ?? [])] })) };
+      const request = { group, topics: topicsToWire(topics) };
       const { offsets } = await call((link, o) => link.groups.fetch(request, o), options);
       return offsets.map((o) => ({
         topic: o.topic,
@@ -32,6 +20,7 @@ export function createGroups(call: Call): Groups {
         committedAtMs: Number(o.committedAtMs),
       }));
     },
+    // Groups that are hidden from the caller are the server's to go past: a page is empty only when nothing follows.
     async list({ states = [], kinds = [], ...options } = {}) {
       const found: ListedGroup[] = [];
       for (let more = true; more;) {
@@ -51,16 +40,12 @@ export function createGroups(call: Call): Groups {
       await call((link, o) => link.groups.deleteGroup({ group }, o), options, false);
     },
     async deleteOffsets(group, topics, options) {
-      const request = { group, topics: topics.map((t) => ({ topic: t.topic, partitions: [...(t.partitions ?? [])] })) };
-      const { results } = await call((link, o) => link.groups.deleteOffsets(request, o), options);
-      const bad = results.find((r) => r.error !== 0);
-      if (bad !== undefined) throw new SluiceError(errorCodeOf(bad.error), `${bad.topic}/${bad.partition}: ${bad.errorMessage}`);
+      const request = { group, topics: topicsToWire(topics) };
+      throwFirst((await call((link, o) => link.groups.deleteOffsets(request, o), options)).results);
     },
   };
 }
 const kindOf = (kind: string): "classic" | "consumer" => (kind === "consumer" ? "consumer" : "classic");
-const partitionsOf = (topics: readonly AssignedTopic[]): TopicPartition[] =>
-  topics.flatMap(({ topic, partitions }) => partitions.map((partition) => ({ topic, partition })));
 const member = (m: GroupMember): GroupMemberDescription => ({
   memberId: m.memberId,
   instanceId: m.instanceId,
