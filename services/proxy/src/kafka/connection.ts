@@ -69,7 +69,16 @@ export class KafkaConnection {
   #paused = false;
   #closed = false;
   #ending = false;
+  /** When the own side of the connection ended; -1 = it has not. */
+  #endedMs = -1;
   #frameBeganMs = 0;
+  /** What came and is not cut into requests yet, because there are as many as may be. */
+  #rest: Buffer | undefined;
+  #cutting = false;
+  #pumping = false;
+  /** Bytes that the client had taken, and when that was seen to grow, or there was nothing to take. */
+  #taken = 0;
+  #takenMs: number;
   #activeMs: number;
   readonly #onRoom = (): void => this.#pump();
 
@@ -77,12 +86,15 @@ export class KafkaConnection {
     this.#socket = socket;
     this.#options = options;
     this.#activeMs = options.clock.monotonicMs();
+    this.#takenMs = this.#activeMs;
     this.#isEnding = AbortSignal.any([this.#gone.signal, options.draining]);
     this.#reader = new KafkaFrameReader(
       (frame) => this.#onFrame(frame),
       (bytes) => this.#onLarge(bytes),
+      () => !this.#closed && this.#slots.length < kafkaLimits.inFlightRequestsMax,
     );
     socket.setNoDelay(true);
+    socket.setKeepAlive(true, kafkaLimits.keepAliveMs);
     socket.on("data", (chunk: Buffer) => this.#onData(chunk));
     socket.on("drain", () => this.#pump());
     // What goes wrong with a socket ends in "close".
@@ -90,17 +102,36 @@ export class KafkaConnection {
     socket.on("close", () => this.#onClose());
   }
   get busy(): boolean {
-    return this.#slots.length > 0;
+    return this.#slots.length > 0 || this.#rest !== undefined;
   }
-  /** Looked at now and then: a frame that does not get on, a client that went silent. */
+  /** Bytes of requests without an answer, and of answers that the client has not taken. */
+  get heldBytes(): number {
+    return this.#inFlightBytes + this.#unsent();
+  }
+  /** Looked at now and then: a frame that does not get on, a client that went silent or does not take its answers, an end that is not seen. */
   checkTime(nowMs: number): void {
-    if (this.#reader.begun && !this.#paused && nowMs - this.#frameBeganMs > kafkaLimits.frameMs) this.close("slow");
+    const { writableLength, bytesWritten } = this.#socket;
+    const taken = bytesWritten - writableLength;
+    // Nothing waits behind the answers that the client has not taken: it may let them lie.
+    const isFree = !this.#paused && this.#started === this.#slots.length;
+    if (taken !== this.#taken || writableLength === 0 || isFree) this.#takenMs = nowMs;
+    this.#taken = taken;
+    if (this.#endedMs >= 0 && nowMs - this.#endedMs > kafkaLimits.frameMs) this.close("shutdown");
+    else if (this.#reader.begun && !this.#paused && nowMs - this.#frameBeganMs > kafkaLimits.frameMs) this.close("slow");
+    else if (nowMs - this.#takenMs > kafkaLimits.frameMs + writableLength / kafkaLimits.takenBytesPerMsMin) this.close("slow");
     else if (!this.busy && nowMs - this.#activeMs > kafkaLimits.idleMs) this.close("idle");
   }
   /** Answers what has come, then ends. */
   finish(): void {
     this.#ending = true;
-    if (!this.busy) this.close("shutdown");
+    if (!this.busy && this.#socket.writableLength === 0) this.close("shutdown");
+    else this.#settle();
+  }
+  /** Ends when all is answered. What is on its way to the client arrives, unless it is not taken in time. */
+  #settle(): void {
+    if (!this.#ending || this.busy || this.#closed || this.#endedMs >= 0) return;
+    this.#endedMs = this.#options.clock.monotonicMs();
+    this.#socket.end();
   }
   close(reason: CloseReason, detail = ""): void {
     if (this.#closed) return;
@@ -117,14 +148,27 @@ export class KafkaConnection {
     if (this.#closed || this.#ending) return;
     metrics.requestBytes.inc(chunk.length);
     this.#activeMs = clock.monotonicMs();
-    const begun = this.#reader.begun;
-    try {
-      this.#reader.push(chunk);
-    } catch (error) {
-      return this.#refuse(error);
-    }
-    if (this.#reader.begun && !begun) this.#frameBeganMs = this.#activeMs;
+    this.#rest = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, chunk]);
+    this.#cut();
     this.#pump();
+  }
+  /** Requests out of what has come, as many as may be under way; the others stay bytes until there is room for them. */
+  #cut(): void {
+    if (this.#cutting) return;
+    this.#cutting = true;
+    try {
+      while (this.#rest !== undefined && !this.#closed && this.#slots.length < kafkaLimits.inFlightRequestsMax) {
+        const chunk = this.#rest;
+        const { begun } = this.#reader;
+        const used = this.#reader.push(chunk);
+        this.#rest = used < chunk.length ? chunk.subarray(used) : undefined;
+        if (this.#reader.begun && !begun) this.#frameBeganMs = this.#activeMs;
+      }
+    } catch (error) {
+      this.#refuse(error);
+    } finally {
+      this.#cutting = false;
+    }
   }
   #refuse(error: unknown): void {
     const code = (error as { code?: string }).code;
@@ -179,20 +223,36 @@ export class KafkaConnection {
     this.#pump();
   }
 
-  /** Starts what may start, writes what can be written, reads on or not. */
+  /** Starts what may start, writes what can be written, reads on or not. A loop: what ends at once lets the next one start. */
   #pump(): void {
-    const { gate } = this.#options;
-    while (!this.#closed && this.#started < this.#slots.length) {
-      const slot = this.#slots[this.#started] as Slot;
-      if (this.#serialRunning > 0 || this.#barriers > 0 || this.#unsent() >= kafkaLimits.unsentBytesMax) break;
-      if (gate.full && this.#started > 0) {
-        gate.onRoom(this.#onRoom);
+    if (this.#pumping) return;
+    this.#pumping = true;
+    for (;;) {
+      const slot = this.#next();
+      if (slot === undefined) {
+        const { length } = this.#slots;
+        this.#cut();
+        if (this.#slots.length > length) continue;
         break;
       }
       this.#started += 1;
       this.#start(slot);
     }
+    this.#pumping = false;
+    this.#settle();
     this.#flow();
+  }
+  /** The request that may start now. */
+  #next(): Slot | undefined {
+    const { gate } = this.#options;
+    const slot = this.#slots[this.#started];
+    if (slot === undefined || this.#closed || this.#serialRunning > 0 || this.#barriers > 0) return undefined;
+    if (this.#unsent() >= kafkaLimits.unsentBytesMax) return undefined;
+    if (gate.full && this.#started > 0) {
+      gate.onRoom(this.#onRoom);
+      return undefined;
+    }
+    return slot;
   }
   #unsent(): number {
     return this.#unsentBytes + this.#socket.writableLength;
@@ -290,13 +350,17 @@ export class KafkaConnection {
       for (const chunk of slot.response.chunks) this.#socket.write(chunk);
     }
     this.#socket.uncork();
-    if (this.#ending && !this.busy) this.#socket.end();
   }
 
   /** Stops or resumes the reading of the socket. */
   #flow(): void {
     if (this.#closed) return;
+    const { gate } = this.#options;
+    // One request always goes, also while the proxy is full: it may be what makes room.
+    const gated = gate.full && this.busy;
+    if (gated) gate.onRoom(this.#onRoom);
     const full =
+      gated ||
       this.#waitingForBudget ||
       (this.busy && this.#inFlightBytes >= kafkaLimits.inFlightBytesMax) ||
       this.#slots.length >= kafkaLimits.inFlightRequestsMax ||
@@ -318,6 +382,7 @@ export class KafkaConnection {
     for (const slot of this.#slots) if (slot.large > 0) largeFrames.release(slot.large);
     if (this.#arrivingLarge > 0 && !this.#waitingForBudget) largeFrames.release(this.#arrivingLarge);
     this.#arrivingLarge = 0;
+    this.#rest = undefined;
     this.#gone.abort(new Error("the Kafka client's connection is gone"));
     onClosed(this);
   }

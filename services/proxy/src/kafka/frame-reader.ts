@@ -17,14 +17,19 @@ const GROWTH = 2;
 export class KafkaFrameReader {
   readonly #onFrame: (frame: Uint8Array) => void;
   readonly #onLarge: (bytes: number) => void;
+  readonly #mayGoOn: () => boolean;
   /** Of the frame under way, its length field included. */
   #partial: Buffer = Buffer.alloc(0);
   #filled = 0;
   #needed = 0;
   #announced = false;
 
-  /** `onLarge`: a frame over `smallFrameBytesMax` has begun; the reader goes on all the same, it is for the caller to stop reading. */
-  constructor(onFrame: (frame: Uint8Array) => void, onLarge: (bytes: number) => void) {
+  /**
+   * `onLarge`: a frame over `smallFrameBytesMax` has begun; the reader goes on all the same, it is for the caller to stop reading.
+   * `mayGoOn`, asked before each frame after the first of a chunk: false = the rest of the chunk is left to the caller.
+   */
+  constructor(onFrame: (frame: Uint8Array) => void, onLarge: (bytes: number) => void, mayGoOn: () => boolean = () => true) {
+    this.#mayGoOn = mayGoOn;
     this.#onFrame = onFrame;
     this.#onLarge = onLarge;
   }
@@ -33,20 +38,25 @@ export class KafkaFrameReader {
     return this.#filled > 0;
   }
 
-  /** Throws FRAME_TOO_LARGE, MALFORMED_FRAME; nothing more comes out then. */
-  push(chunk: Buffer): void {
+  /**
+   * Returns how many bytes were taken: all, unless `mayGoOn` said no; the others come with the next call. Throws FRAME_TOO_LARGE,
+   * MALFORMED_FRAME; nothing more comes out then.
+   */
+  push(chunk: Buffer): number {
     let at = 0;
     if (this.#filled > 0) at = this.#fill(chunk);
     while (this.#filled === 0 && at < chunk.length) {
+      if (at > 0 && !this.#mayGoOn()) return at;
       const have = chunk.length - at;
       const length = have < FRAME_LENGTH_BYTES ? 0 : checkLength(chunk, at, have);
       if (length === 0 || have < length) {
         this.#begin(chunk, at, length);
-        return;
+        return chunk.length;
       }
       this.#emit(chunk.subarray(at + FRAME_LENGTH_BYTES, at + length));
       at += length;
     }
+    return at;
   }
 
   #begin(chunk: Buffer, at: number, length: number): void {

@@ -24,6 +24,10 @@ export const kafkaLimits = {
   inFlightRequestsMax: 1_024,
   /** Bytes of answers that a client has not taken; at this much its next request waits. */
   unsentBytesMax: 8 * MiB,
+  /** A client that takes nothing for `frameMs`, and what is on its way at this rate, while its requests wait for that, is closed. */
+  takenBytesPerMsMin: 256,
+  /** A silent connection is probed by TCP after this long, so that one whose other side is gone does not stay. */
+  keepAliveMs: 60_000,
   /** Smaller frames are copied out of the chunk that they came in, so that a small record does not hold 64 KiB. */
   viewBytesMin: 4 * KiB,
   /** Partitions of one fetch that are read at the same time. */

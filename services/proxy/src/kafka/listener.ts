@@ -54,6 +54,7 @@ export class KafkaListener {
     this.#metrics = createKafkaMetrics(options.metrics, {
       connections: () => this.#connections.size,
       largeFrameBytes: () => this.#largeFrames.usedBytes,
+      heldBytes: () => this.#connections.values().reduce((sum, { heldBytes }) => sum + heldBytes, 0),
     });
     // Every long poll may listen to it.
     setMaxListeners(0, this.#draining.signal);

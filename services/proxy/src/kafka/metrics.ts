@@ -12,12 +12,16 @@ export interface KafkaMetrics {
 export interface KafkaLiveValues {
   readonly connections: () => number;
   readonly largeFrameBytes: () => number;
+  readonly heldBytes: () => number;
 }
 
 export function createKafkaMetrics(metrics: Metrics, live: KafkaLiveValues): KafkaMetrics {
   metrics.gauge("sluice_proxy_kafka_connections_count", "Open connections of Kafka clients.", { collect: live.connections });
   metrics.gauge("sluice_proxy_kafka_large_frames_bytes", "Sizes of the large Kafka requests that are arriving or under way.", {
     collect: live.largeFrameBytes,
+  });
+  metrics.gauge("sluice_proxy_kafka_held_bytes", "Bytes of Kafka requests without an answer, and of answers that clients have not taken.", {
+    collect: live.heldBytes,
   });
   return {
     requests: metrics.counter("sluice_proxy_kafka_requests_total", "Requests of Kafka clients, by API.", { labels: ["api"] }),
