@@ -107,7 +107,16 @@ export async function valuesSchema(): Promise<string> {
       }),
       clusterSecret: object({ existingSecret: text }),
       zone: { type: "string", maxLength: 64 },
-      proxy: component(await configOf("proxy"), 1),
+      proxy: component(await configOf("proxy"), 1, {
+        kafkaOutside: object({
+          advertised: { type: "string", pattern: "^(.+:[0-9]{1,5})?$", maxLength: 300 },
+          service: object({
+            type: { enum: ["NodePort", "LoadBalancer", "ClusterIP"] },
+            nodePort: count(0, 65_535),
+            annotations: strings,
+          }),
+        }),
+      }),
       broker: component(await configOf("broker"), 1),
       segmentStore: component(await configOf("segment-store"), 2, { storage }),
       controller: component(await configOf("controller"), 1),

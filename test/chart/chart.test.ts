@@ -53,7 +53,8 @@ describe.each(cases)("values %s", (name) => {
   test("services are for the inside, and lead to a pod with that port", () => {
     const pods = podsOf(itemsOf(name));
     for (const service of kindsOf(name, "Service")) {
-      expect(service.spec.type).toBe("ClusterIP");
+      // The one way in from outside, which its user asked for.
+      expect(service.spec.type).toBe(service.metadata.name.endsWith("-kafka-outside") ? "NodePort" : "ClusterIP");
       const chosen = pods.filter((pod) => Object.entries(service.spec.selector).every(([key, value]) => pod.labels[key] === value));
       expect({ service: service.metadata.name, pods: chosen.length }).toEqual({ service: service.metadata.name, pods: 1 });
       const ports = chosen[0]!.spec.containers.flatMap((container) => container.ports ?? []).map((port) => port.name);

@@ -3,12 +3,12 @@ import { brokerConfig } from "@sluice/broker/config";
 import { controllerConfig } from "@sluice/controller/config";
 import { coordinatorConfig } from "@sluice/coordinator/config";
 import { proxyConfig } from "@sluice/proxy/config";
-import { commonConfig, listenerOf, loadConfig, mergeConfig, parseHostPort, type ConfigDef } from "@sluice/runtime";
+import { commonConfig, listenerOf, loadConfig, mergeConfig, optionalListenerOf, parseHostPort, type ConfigDef } from "@sluice/runtime";
 import { segmentStoreConfig } from "@sluice/segment-store/config";
 import { Chart, type Item } from "./support.ts";
 
 const services: readonly (readonly [string, ConfigDef, readonly string[]])[] = [
-  ["proxy", proxyConfig, ["grpc"]],
+  ["proxy", proxyConfig, ["grpc", "kafka"]],
   ["broker", brokerConfig, ["link", "rpc"]],
   ["segment-store", segmentStoreConfig, ["link", "rpc"]],
   ["controller", controllerConfig, ["rpc"]],
@@ -82,6 +82,16 @@ test("what is set arrives", () => {
     "metadata.endpoints": ["rel-sluice-trial-etcd:2379"],
     zone: "",
   });
+});
+test("Kafka clients outside are told the address of the pod's node, when there is a way in for them", () => {
+  const outside = (name: (typeof cases)[number]) =>
+    optionalListenerOf(configOf(rendered.get(name)!, "proxy", proxyConfig) as never, "kafkaOutside" as never, { host: "node-3" });
+  expect(outside("all-on")).toMatchObject({ host: "0.0.0.0", port: 9094, advertised: "node-3:31092" });
+  expect(outside("minimal")).toBeUndefined();
+  const service = (name: (typeof cases)[number]) =>
+    rendered.get(name)!.find((one) => one.kind === "Service" && one.metadata.name.endsWith("-kafka-outside"));
+  expect(service("all-on")?.spec).toMatchObject({ type: "NodePort", externalTrafficPolicy: "Local", ports: [{ nodePort: 31092 }] });
+  expect(service("minimal")).toBeUndefined();
 });
 test("a closed installation names the key that keeps its services from starting", () => {
   const items = chart.items(chart.render("minimal", ["allowUnauthenticated=false"]));

@@ -10,6 +10,8 @@ import {
   listenerOf,
   loadConfig,
   mergeConfig,
+  optionalListenerKeys,
+  optionalListenerOf,
   printableConfig,
 } from "../src/index.ts";
 
@@ -126,5 +128,32 @@ describe("listeners", () => {
     const config = loadConfig(def, { env: { ...env, SLUICE_LISTENER_GRPC_ADVERTISED: "proxy.example:0" } });
     expect(advertisedAddress(listenerOf(config, "grpc"), 4_711)).toBe("proxy.example:4711");
     expect(advertisedAddress(createListener("x", { bind: "[::1]:0" }), 9)).toBe("[::1]:9");
+  });
+});
+
+describe("a listener that is open only when its address is given", () => {
+  const outside = defineConfig(optionalListenerKeys("outside", "Clients outside"));
+  const listener = (env: Record<string, string>) =>
+    optionalListenerOf(loadConfig(outside, { env }), "outside", { id: "proxy-7", host: "node-3", zone: "" });
+
+  test("is not there by default; its advertised address names this process", () => {
+    expect(listener({})).toBeUndefined();
+    const given = { SLUICE_LISTENER_OUTSIDE_BIND: "127.0.0.1:9094" };
+    expect(listener({ ...given, SLUICE_LISTENER_OUTSIDE_ADVERTISED: "{id}.{host}.example.com:9094" })).toMatchObject({
+      name: "outside",
+      port: 9094,
+      advertised: "proxy-7.node-3.example.com:9094",
+    });
+  });
+  test.each([
+    [{ SLUICE_LISTENER_OUTSIDE_BIND: "127.0.0.1:1" }, /bind and advertised are given together/],
+    [{ SLUICE_LISTENER_OUTSIDE_ADVERTISED: "a:1" }, /bind and advertised are given together/],
+    [{ SLUICE_LISTENER_OUTSIDE_BIND: "127.0.0.1:1", SLUICE_LISTENER_OUTSIDE_ADVERTISED: "{pod}:1" }, /\{pod\} is not known/],
+    [{ SLUICE_LISTENER_OUTSIDE_BIND: "127.0.0.1:1", SLUICE_LISTENER_OUTSIDE_ADVERTISED: "{zone}:1" }, /`zone` is empty/],
+    [{ SLUICE_LISTENER_OUTSIDE_BIND: "127.0.0.1:1", SLUICE_LISTENER_OUTSIDE_ADVERTISED: "{id}" }, /it takes host:port/],
+    [{ SLUICE_LISTENER_OUTSIDE_BIND: "127.0.0.1:1", SLUICE_LISTENER_OUTSIDE_ADVERTISED: ":9094" }, /it takes host:port/],
+    [{ SLUICE_LISTENER_OUTSIDE_BIND: ":1", SLUICE_LISTENER_OUTSIDE_ADVERTISED: "a:1" }, /allowUnauthenticated=true/],
+  ])("%j is refused", (env, message) => {
+    expect(why(() => listener(env))).toMatch(message);
   });
 });

@@ -1,5 +1,5 @@
 import { limits } from "@sluice/core/model";
-import { defineConfig, listenerKeys, mergeConfig } from "@sluice/runtime";
+import { defineConfig, listenerKeys, mergeConfig, optionalListenerKeys } from "@sluice/runtime";
 import { sharedConfig } from "@sluice/service";
 
 const MiB = 1024 * 1024;
@@ -10,6 +10,7 @@ export const proxyConfig = mergeConfig(
   defineConfig({
     ...listenerKeys("grpc", "127.0.0.1:7070", "gRPC for clients"),
     ...listenerKeys("kafka", "127.0.0.1:9092", "Kafka protocol for clients"),
+    ...optionalListenerKeys("kafkaOutside", "Kafka protocol for clients outside of the cluster's network"),
     "kafka.autoCreateTopics": {
       type: "bool",
       default: true,

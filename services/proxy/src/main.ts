@@ -1,10 +1,20 @@
-import { createHealth, createHealthServer, createMetrics, listenerOf, processMetrics, runService } from "@sluice/runtime";
+import {
+  createHealth,
+  createHealthServer,
+  createMetrics,
+  listenerOf,
+  optionalListenerOf,
+  processMetrics,
+  runService,
+} from "@sluice/runtime";
 import { openEnvironment, VERSION } from "@sluice/service";
 import { proxyConfig } from "./config.ts";
 import { createProxy } from "./service.ts";
 
 await runService("proxy", proxyConfig, async ({ config, logger, clock, random }) => {
   const opened = await openEnvironment("proxy", config, { logger, clock, random });
+  const { id, zone } = opened.identity;
+  const kafkaOutside = optionalListenerOf(config, "kafkaOutside", { id, zone, host: config.host ?? "" });
   const metrics = createMetrics({ service: "proxy" });
   const health = createHealth("proxy", clock);
   const healthServer = createHealthServer({
@@ -21,6 +31,7 @@ await runService("proxy", proxyConfig, async ({ config, logger, clock, random })
     health,
     grpcListener: listenerOf(config, "grpc"),
     kafkaListener: listenerOf(config, "kafka"),
+    ...(kafkaOutside === undefined ? {} : { kafkaOutsideListener: kafkaOutside }),
     kafka: { autoCreateTopics: config["kafka.autoCreateTopics"], partitionsDefault: config["kafka.partitionsDefault"] },
     metricsAddress: () => healthServer.advertised,
     heldBytesMax: config["produce.heldBytesMax"],

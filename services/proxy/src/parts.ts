@@ -14,9 +14,9 @@ import { adminService } from "./handlers/admin.ts";
 import { consumeService } from "./handlers/consume.ts";
 import { groupService } from "./handlers/group.ts";
 import { produceService } from "./handlers/produce.ts";
-import type { KafkaSettings } from "./kafka/context.ts";
+import type { KafkaContext, KafkaSettings } from "./kafka/context.ts";
 import { kafkaHandlers } from "./kafka/handlers/index.ts";
-import { KafkaListener } from "./kafka/listener.ts";
+import { KafkaListener, type KafkaDoor, type KafkaEndpoint } from "./kafka/listener.ts";
 import { Topology } from "./kafka/topology.ts";
 import { proxyLimits } from "./limits.ts";
 import type { ProxyMetrics } from "./metrics.ts";
@@ -36,7 +36,8 @@ export interface ProxyPartsOptions {
   readonly metrics: ProxyMetrics;
   readonly registry: Metrics;
   readonly grpcListener: Listener;
-  readonly kafkaListener?: Listener;
+  /** None: no Kafka client is served. */
+  readonly kafkaListeners: Readonly<Partial<Record<KafkaEndpoint, Listener>>>;
   readonly kafkaSettings: KafkaSettings;
   readonly authorizer?: Authorizer;
   readonly heldBytesMax: number;
@@ -170,10 +171,9 @@ export class ProxyParts {
     });
   }
   #kafkaListener(shared: Shared): KafkaListener | undefined {
-    const { environment, identity, view, metrics, registry, kafkaListener, kafkaSettings, authorizer } = this.#options;
+    const { environment, identity, view, metrics, registry, kafkaListeners, kafkaSettings, authorizer } = this.#options;
     const { clock, logger, timers, store, keys } = environment;
-    if (kafkaListener === undefined) return undefined;
-    const handlers = kafkaHandlers({
+    const context: Omit<KafkaContext, "topology"> = {
       ...shared,
       clock,
       timers,
@@ -181,14 +181,19 @@ export class ProxyParts {
       store,
       keys,
       metrics,
-      topology: new Topology(view, identity),
       controller: this.#controller,
       coordinators: this.#coordinators,
       tails: this.tails,
       offsets: this.#offsets,
       settings: kafkaSettings,
-    });
-    return new KafkaListener({ listener: kafkaListener, clock, logger, metrics: registry, handlers, authorizer, gate: shared.path });
+    };
+    const doors: KafkaDoor[] = [];
+    for (const endpoint of ["kafka", "kafkaOutside"] as const) {
+      const listener = kafkaListeners[endpoint];
+      if (listener === undefined) continue;
+      doors.push({ endpoint, listener, handlers: kafkaHandlers({ ...context, topology: new Topology(view, identity, endpoint, logger) }) });
+    }
+    return doors.length === 0 ? undefined : new KafkaListener({ doors, clock, logger, metrics: registry, authorizer, gate: shared.path });
   }
 
   /** What changed in the metadata, told to whoever waits for it. */

@@ -16,6 +16,8 @@ export interface ProxyOptions {
   readonly grpcListener: Listener;
   /** Undefined: no Kafka client is served. */
   readonly kafkaListener?: Listener;
+  /** For Kafka clients that cannot reach the address of the other one; they are told of the proxies that have such a listener. */
+  readonly kafkaOutsideListener?: Listener;
   /** Default: `kafkaDefaults`. */
   readonly kafka?: KafkaSettings;
   /** Told in the member record once known. */
@@ -106,7 +108,7 @@ class ProxyProcess implements Proxy {
   }
 
   #build(cluster: ClusterRecord): ProxyParts {
-    const { environment, identity, grpcListener, kafkaListener, metrics, authorizer } = this.#options;
+    const { environment, identity, grpcListener, kafkaListener, kafkaOutsideListener, metrics, authorizer } = this.#options;
     return new ProxyParts({
       environment,
       identity,
@@ -115,7 +117,10 @@ class ProxyProcess implements Proxy {
       metrics: this.#metrics,
       registry: metrics,
       grpcListener,
-      ...(kafkaListener === undefined ? {} : { kafkaListener }),
+      kafkaListeners: {
+        ...(kafkaListener === undefined ? {} : { kafka: kafkaListener }),
+        ...(kafkaOutsideListener === undefined ? {} : { kafkaOutside: kafkaOutsideListener }),
+      },
       kafkaSettings: this.#options.kafka ?? kafkaDefaults,
       ...(authorizer === undefined ? {} : { authorizer }),
       heldBytesMax: this.#options.heldBytesMax ?? limits.proxyHeldProduceBytesMax,
@@ -142,7 +147,7 @@ class ProxyProcess implements Proxy {
     const metrics = this.#options.metricsAddress?.();
     return {
       ...(this.#parts === undefined ? {} : { grpc: this.#parts.rpc.advertised }),
-      ...(this.#parts?.kafka === undefined ? {} : { kafka: this.#parts.kafka.advertised }),
+      ...this.#parts?.kafka?.advertised,
       ...(metrics === undefined ? {} : { metrics }),
     };
   }

@@ -43,7 +43,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* Ports of a component beside health, by name. */}}
 {{- define "sluice.ports" -}}
 {{- $ports := dict
-  "proxy" (dict "grpc" 7070)
+  "proxy" (dict "grpc" 7070 "kafka" 9092)
   "broker" (dict "link" 7071 "rpc" 7072)
   "segment-store" (dict "link" 7071 "rpc" 7072)
   "controller" (dict "rpc" 7072)
@@ -95,6 +95,11 @@ s3://{{ .Values.trial.s3.bucket }}?endpoint=http://{{ include "sluice.fullname" 
 {{- range $name, $port := include "sluice.ports" .component | fromJson -}}
 {{- $_ := set $config (printf "listener.%s.bind" $name) (printf ":%d" (int $port)) -}}
 {{- $_ := set $config (printf "listener.%s.allowUnauthenticated" $name) $values.allowUnauthenticated -}}
+{{- end -}}
+{{- if and (eq .component "proxy") .values.kafkaOutside.advertised -}}
+{{- $_ := set $config "listener.kafkaOutside.bind" ":9094" -}}
+{{- $_ := set $config "listener.kafkaOutside.advertised" .values.kafkaOutside.advertised -}}
+{{- $_ := set $config "listener.kafkaOutside.allowUnauthenticated" $values.allowUnauthenticated -}}
 {{- end -}}
 {{- with include "sluice.objectStoreUrl" $root -}}
 {{- $_ := set $config "objectStore.url" . -}}

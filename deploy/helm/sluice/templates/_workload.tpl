@@ -172,6 +172,9 @@ containers:
       {{- range $port, $number := $ports }}
       - { name: {{ $port }}, containerPort: {{ $number }}, protocol: TCP }
       {{- end }}
+      {{- if and (eq .component "proxy") $values.kafkaOutside.advertised }}
+      - { name: kafka-outside, containerPort: 9094, protocol: TCP }
+      {{- end }}
       - { name: metrics, containerPort: 9600, protocol: TCP }
     startupProbe:
       httpGet: { path: /startupz, port: metrics }

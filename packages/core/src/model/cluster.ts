@@ -21,6 +21,8 @@ export const serviceKinds: readonly ServiceKind[] = ["proxy", "broker", "control
 export interface Endpoints {
   readonly grpc?: string;
   readonly kafka?: string;
+  /** What Kafka clients are told who came through the listener for those outside of the cluster's network. */
+  readonly kafkaOutside?: string;
   readonly http?: string;
   readonly link?: string;
   readonly rpc?: string;

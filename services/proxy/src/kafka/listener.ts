@@ -19,23 +19,37 @@ import { ApiTable } from "./dispatch.ts";
 import { kafkaLimits } from "./limits.ts";
 import { createKafkaMetrics, type KafkaMetrics } from "./metrics.ts";
 
-export interface KafkaListenerOptions {
+/** The name of a listener's address in the member record. */
+export type KafkaEndpoint = "kafka" | "kafkaOutside";
+
+/** One address that is listened on. What its clients are told of the cluster is up to its handlers. */
+export interface KafkaDoor {
+  readonly endpoint: KafkaEndpoint;
   readonly listener: Listener;
+  readonly handlers: readonly AnyHandler[];
+}
+export interface KafkaListenerOptions {
+  readonly doors: readonly KafkaDoor[];
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
-  readonly handlers: readonly AnyHandler[];
   readonly authorizer?: Authorizer | undefined;
   readonly gate: ConnectionOptions["gate"];
 }
 const LOOK_MS = 1_000;
 
-/** The TCP listener for Kafka clients. Nothing is bound before `start`. */
+interface OpenDoor {
+  readonly door: KafkaDoor;
+  readonly server: Server;
+  /** 0 before it is bound. */
+  port: number;
+}
+
+/** The TCP listeners for Kafka clients, with limits that they share. Nothing is bound before `start`. */
 export class KafkaListener {
   readonly #options: KafkaListenerOptions;
-  readonly #server: Server;
+  readonly #doors: readonly OpenDoor[];
   readonly #connections = new Set<KafkaConnection>();
-  readonly #table: ApiTable;
   readonly #metrics: KafkaMetrics;
   readonly #draining = new AbortController();
   readonly #largeFrames = new ByteBudget({
@@ -45,12 +59,10 @@ export class KafkaListener {
   });
   #timer: Timer | undefined;
   #onEmpty: (() => void) | undefined;
-  #port = 0;
   #stopped = false;
 
   constructor(options: KafkaListenerOptions) {
     this.#options = options;
-    this.#table = new ApiTable(options.handlers);
     this.#metrics = createKafkaMetrics(options.metrics, {
       connections: () => this.#connections.size,
       largeFrameBytes: () => this.#largeFrames.usedBytes,
@@ -58,38 +70,46 @@ export class KafkaListener {
     });
     // Every long poll may listen to it.
     setMaxListeners(0, this.#draining.signal);
-    this.#server = createServer({ noDelay: true }, (socket) => this.#accept(socket));
+    this.#doors = options.doors.map((door) => {
+      const table = new ApiTable(door.handlers);
+      return { door, server: createServer({ noDelay: true }, (socket) => this.#accept(socket, table)), port: 0 };
+    });
   }
-  /** host:port that clients are told, known after the start. */
-  get advertised(): string {
-    return advertisedAddress(this.#options.listener, this.#port);
+  /** host:port that clients of each are told, known after the start. */
+  get advertised(): Readonly<Partial<Record<KafkaEndpoint, string>>> {
+    return Object.fromEntries(this.#doors.map(({ door, port }) => [door.endpoint, advertisedAddress(door.listener, port)]));
   }
 
-  /** Throws INVALID_CONFIG when the address cannot be bound. */
+  /** Throws INVALID_CONFIG when an address cannot be bound. */
   async start(): Promise<void> {
-    const { listener, logger } = this.#options;
+    for (const open of this.#doors) await this.#bind(open);
+    this.#look();
+  }
+  async #bind(open: OpenDoor): Promise<void> {
+    const { listener } = open.door;
+    const { server } = open;
+    const { logger } = this.#options;
     const at = formatHostPort(listener.host, listener.port);
     await new Promise<void>((resolve, reject) => {
-      this.#server.once("error", (cause: NodeJS.ErrnoException) =>
+      server.once("error", (cause: NodeJS.ErrnoException) =>
         reject(
           new SluiceError("INVALID_CONFIG", `listener.${listener.name}: cannot listen on ${at}: ${cause.code ?? cause.message}`, { cause }),
         ),
       );
-      this.#server.listen({ host: listener.host, port: listener.port }, resolve);
+      server.listen({ host: listener.host, port: listener.port }, resolve);
     });
-    this.#server.on("error", (err) => logger.error("kafka listener failed", { address: at, err }));
-    const bound = this.#server.address();
-    if (bound !== null && typeof bound === "object") this.#port = bound.port;
-    this.#look();
+    server.on("error", (err) => logger.error("kafka listener failed", { address: at, err }));
+    const bound = server.address();
+    if (bound !== null && typeof bound === "object") open.port = bound.port;
     logger.info("kafka listener open", {
       listener: listener.name,
-      address: formatHostPort(listener.host, this.#port),
-      advertised: this.advertised,
+      address: formatHostPort(listener.host, open.port),
+      advertised: advertisedAddress(listener, open.port),
     });
   }
   /** No new connection, long polls end, what is under way is answered; returns when all connections are gone, or at the deadline. */
   async drain(deadline: DrainDeadline): Promise<void> {
-    this.#server.close();
+    for (const { server } of this.#doors) server.close();
     this.#draining.abort(new SluiceError("SHUTTING_DOWN", "the proxy is going away"));
     for (const connection of this.#connections) connection.finish();
     if (this.#connections.size === 0 || deadline.signal.aborted) return;
@@ -104,10 +124,10 @@ export class KafkaListener {
     this.#timer?.cancel();
     this.#draining.abort(new SluiceError("SHUTTING_DOWN", "the proxy is going away"));
     for (const connection of this.#connections) connection.close("shutdown");
-    this.#server.close();
+    for (const { server } of this.#doors) server.close();
   }
 
-  #accept(socket: Socket): void {
+  #accept(socket: Socket, table: ApiTable): void {
     if (this.#stopped || this.#draining.signal.aborted || this.#connections.size >= kafkaLimits.connectionsMax) {
       this.#metrics.closed.labels("too many").inc();
       socket.destroy();
@@ -118,7 +138,7 @@ export class KafkaListener {
       new KafkaConnection(socket, {
         clock,
         logger,
-        table: this.#table,
+        table,
         metrics: this.#metrics,
         authorizer,
         draining: this.#draining.signal,

@@ -1,7 +1,8 @@
 import type { ClusterView } from "@sluice/catalog";
 import { encodeUtf8, murmur2, type MemberRecord, type PartitionId, type TopicRecord } from "@sluice/core/model";
-import { parseHostPort } from "@sluice/runtime";
+import { parseHostPort, type Logger } from "@sluice/runtime";
 import type { ServiceIdentity } from "@sluice/service";
+import type { KafkaEndpoint } from "./listener.ts";
 
 /** A proxy as Kafka clients see it: a broker. */
 export interface KafkaNode {
@@ -21,22 +22,41 @@ const REPLICAS = 3;
  *
  * A node that comes or goes moves a part of the partitions, and the shares are even. The leader epoch is the epoch of the partition's owner, which does
  * not change with the mapping: clients take another leader at an equal epoch, and refuse a lower epoch.
+ *
+ * Clients are told the addresses of the listener that they came through, and of the proxies that have one of that kind.
  */
 export class Topology {
   readonly #view: ClusterView;
   readonly #identity: ServiceIdentity;
+  readonly #endpoint: KafkaEndpoint;
+  readonly #logger: Logger;
+  /** Addresses that more than one proxy tells of, as far as they were reported. */
+  #reported = "";
   /** The nodes that the cached leaders were computed for. */
   #nodesKey = "";
   #leaders = new WeakMap<TopicRecord, readonly number[]>();
 
-  constructor(view: ClusterView, identity: ServiceIdentity) {
+  constructor(view: ClusterView, identity: ServiceIdentity, endpoint: KafkaEndpoint, logger: Logger) {
     this.#view = view;
     this.#identity = identity;
+    this.#endpoint = endpoint;
+    this.#logger = logger;
   }
 
   /** All live proxies that Kafka clients can reach, by number. Those that drain are left out while there are others. */
   nodes(): readonly KafkaNode[] {
-    return this.#members().map(nodeOf);
+    const nodes = this.#members().map((member) => nodeOf(member, this.#endpoint));
+    this.#reportShared(nodes);
+    return nodes;
+  }
+  /** Clients that know brokers by their addresses, as older librdkafka does, take two at one address for a change without end. */
+  #reportShared(nodes: readonly KafkaNode[]): void {
+    if (new Set(nodes.map(addressOf)).size === nodes.length) return;
+    const shared = nodes.map(addressOf).filter((address, i, all) => all.indexOf(address) < i);
+    const told = shared.join();
+    if (told === this.#reported) return;
+    this.#reported = told;
+    this.#logger.warn("proxies advertise the same address to Kafka clients", { listener: this.#endpoint, addresses: shared });
   }
   /** Number of the answering proxy; -1 while it is not registered. */
   get ownId(): number {
@@ -74,7 +94,7 @@ export class Topology {
   }
 
   #members(): MemberRecord[] {
-    const all = this.#view.membersOf("proxy").filter(({ endpoints }) => endpoints.kafka !== undefined);
+    const all = this.#view.membersOf("proxy").filter(({ endpoints }) => endpoints[this.#endpoint] !== undefined);
     const lasting = all.filter(({ draining }) => !draining);
     return (lasting.length > 0 ? lasting : all).sort((a, b) => a.numericId - b.numericId);
   }
@@ -85,8 +105,9 @@ export class Topology {
   }
 }
 
-function nodeOf({ numericId, endpoints, zone }: MemberRecord): KafkaNode {
-  const { host, port } = parseHostPort(endpoints.kafka as string);
+const addressOf = ({ host, port }: KafkaNode): string => `${host}:${port}`;
+function nodeOf({ numericId, endpoints, zone }: MemberRecord, endpoint: KafkaEndpoint): KafkaNode {
+  const { host, port } = parseHostPort(endpoints[endpoint] as string);
   return { nodeId: numericId, host, port, rack: zone };
 }
 

@@ -51,9 +51,9 @@ describe("a connection at its limits", () => {
       defineHandler({ api: apis.Fetch, access: "open", handle: () => ({ responses: [{ partitions: [{ records: [bytes] }] }] }) }),
     ];
     const at = createListener("kafka", { bind: "127.0.0.1:0" });
-    listener = new KafkaListener({ listener: at, clock, logger: silentLogger, metrics, handlers, gate });
+    listener = new KafkaListener({ doors: [{ endpoint: "kafka", listener: at, handlers }], clock, logger: silentLogger, metrics, gate });
     await listener.start();
-    client = await KafkaClient.connect(listener.advertised);
+    client = await KafkaClient.connect(String(listener.advertised.kafka));
   };
   afterEach(async () => {
     await client[Symbol.asyncDispose]();

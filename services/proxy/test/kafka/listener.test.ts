@@ -67,9 +67,15 @@ describe("a connection of a Kafka client", () => {
     script = new Script();
     metrics = createMetrics({ service: "proxy" });
     const at = createListener("kafka", { bind: "127.0.0.1:0" });
-    listener = new KafkaListener({ listener: at, clock: systemClock, logger: silentLogger, metrics, handlers: script.handlers, gate });
+    listener = new KafkaListener({
+      doors: [{ endpoint: "kafka", listener: at, handlers: script.handlers }],
+      clock: systemClock,
+      logger: silentLogger,
+      metrics,
+      gate,
+    });
     await listener.start();
-    client = await KafkaClient.connect(listener.advertised);
+    client = await KafkaClient.connect(String(listener.advertised.kafka));
   });
   afterEach(async () => {
     await client[Symbol.asyncDispose]();
@@ -175,7 +181,7 @@ describe("a connection of a Kafka client", () => {
     ["a frame shorter than a header", Buffer.from("0000000300000000", "hex"), "malformed"],
     ["a frame over the limit", Buffer.from("7fffffff0000", "hex"), "too large"],
   ])("%s closes the connection and no other", async (_, bytes, reason) => {
-    await using other = await KafkaClient.connect(listener.advertised);
+    await using other = await KafkaClient.connect(String(listener.advertised.kafka));
     client.socket.write(bytes);
     await client.closed;
     expect(await metrics.value("sluice_proxy_kafka_closed_total", { reason })).toBe(1);
@@ -183,7 +189,7 @@ describe("a connection of a Kafka client", () => {
   });
 
   test("a fault of a handler costs its connection alone", async () => {
-    await using other = await KafkaClient.connect(listener.advertised);
+    await using other = await KafkaClient.connect(String(listener.advertised.kafka));
     await expect(client.call(apis.Metadata, 1, {})).rejects.toThrow("closed");
     expect((await other.call(apis.ApiVersions, 0, {})).errorCode).toBe(0);
   });
@@ -215,6 +221,6 @@ describe("a connection of a Kafka client", () => {
     await last;
     await client.closed;
     await drained;
-    await expect(KafkaClient.connect(listener.advertised)).rejects.toThrow();
+    await expect(KafkaClient.connect(String(listener.advertised.kafka))).rejects.toThrow();
   });
 });

@@ -21,10 +21,17 @@ export interface RunningProxy extends AsyncDisposable {
   readonly groups: RpcClient<typeof GroupService>;
   /** A new connection of a Kafka client. */
   kafka(): Promise<KafkaClient>;
+  /** The same through the listener for those outside. */
+  kafkaOutside(): Promise<KafkaClient>;
 }
 
 /** gRPC and Kafka on free ports. */
-export async function startProxy(cluster: FakeCluster, id = "proxy-1", authorizer: Authorizer = allowAll): Promise<RunningProxy> {
+export async function startProxy(
+  cluster: FakeCluster,
+  id = "proxy-1",
+  authorizer: Authorizer = allowAll,
+  outside?: string,
+): Promise<RunningProxy> {
   const metrics = createMetrics({ service: "proxy" });
   const health = createHealth("proxy", systemClock);
   const proxy = createProxy({
@@ -35,6 +42,9 @@ export async function startProxy(cluster: FakeCluster, id = "proxy-1", authorize
     authorizer,
     grpcListener: createListener("grpc", { bind: "127.0.0.1:0" }),
     kafkaListener: createListener("kafka", { bind: "127.0.0.1:0" }),
+    ...(outside === undefined
+      ? {}
+      : { kafkaOutsideListener: createListener("kafkaOutside", { bind: "127.0.0.1:0", advertised: outside }) }),
     kafka: { autoCreateTopics: true, partitionsDefault: 2 },
   });
   await proxy.start();
@@ -48,6 +58,7 @@ export async function startProxy(cluster: FakeCluster, id = "proxy-1", authorize
     admin: createRpcClient(AdminService, channel),
     groups: createRpcClient(GroupService, channel),
     kafka: () => KafkaClient.connect(proxy.endpoints()["kafka"] as string),
+    kafkaOutside: () => KafkaClient.connect(`127.0.0.1:${String(proxy.endpoints()["kafkaOutside"]).split(":")[1]}`),
     async [Symbol.asyncDispose]() {
       channel.close();
       await proxy.stop();
