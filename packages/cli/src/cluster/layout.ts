@@ -43,9 +43,10 @@ const ETCD_PORTS = ["client", "peer"];
 /** Set by the layout itself, one value a process. */
 const OWN_KEYS = new Set(["id", "zone", "data.folder", "metadata.endpoints", "objectStore.url"]);
 
-/** In the order of the configuration, health last. */
+/** Those that are always open, in the order of the configuration, health last. */
 const listenersOf = (def: ConfigDef): string[] => {
-  const names = Object.keys(def.spec).flatMap((key) => /^listener\.([A-Za-z0-9]+)\.bind$/.exec(key)?.[1] ?? []);
+  const isOpen = (key: string): boolean => def.spec[key]?.default !== undefined;
+  const names = Object.keys(def.spec).flatMap((key) => (isOpen(key) && /^listener\.([A-Za-z0-9]+)\.bind$/.exec(key)?.[1]) || []);
   return [...names.filter((name) => name !== "health"), ...names.filter((name) => name === "health")];
 };
 const addressName = (listener: string): string => (listener === "health" ? "metrics" : listener);
