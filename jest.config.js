@@ -1,6 +1,5 @@
 // Kinds of tests: unit (*.test.ts beside the sources' package), contract (*.contract.test.ts: real servers), e2e (test/e2e: real processes),
-// chart (test/chart: the rendered
-// chart, no cluster), kubernetes (test/kubernetes: by tools/kubernetes.ts alone), repo (test/repo). `node tools/test.ts` runs them in order within their time budgets.
+// interop (test/interop: Kafka clients that are not ours), chart (test/chart: the rendered chart, no cluster), kubernetes (test/kubernetes: by tools/kubernetes.ts alone), repo (test/repo). `node tools/test.ts` runs them in order within their time budgets.
 const common = {
   transform: {},
   extensionsToTreatAsEsm: [".ts"],
@@ -27,6 +26,7 @@ export default {
     kind("repo", ["<rootDir>/test/repo/**/*.test.ts"]),
     kind("chart", ["<rootDir>/test/chart/**/*.test.ts"]),
     kind("e2e", ["<rootDir>/test/e2e/**/*.test.ts"]),
+    kind("interop", ["<rootDir>/test/interop/**/*.test.ts"], process.env["SLUICE_INTEROP"] === "full" ? [] : ["\\.full\\.test\\.ts$"]),
     kind("kubernetes", ["<rootDir>/test/kubernetes/**/*.test.ts"]),
   ],
   maxWorkers: 2,

@@ -1,8 +1,9 @@
-/** Writes docs/errors.md, docs/configuration.md and the schema of the chart's values from the code; `--check` only says whether they are fresh. */
+/** Writes docs/errors.md, docs/configuration.md, docs/compatibility.md and the schema of the chart's values from the code; `--check` only says whether they are fresh. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { valuesSchema } from "../deploy/helm/schema.ts";
+import { compatibilityPage } from "../test/interop/support/page.ts";
 import { root } from "./run.ts";
 
 interface Entry {
@@ -54,6 +55,7 @@ async function configuration(): Promise<string> {
 const pages: ReadonlyArray<readonly [string, () => Promise<string>]> = [
   ["docs/errors.md", errors],
   ["docs/configuration.md", configuration],
+  ["docs/compatibility.md", () => Promise.resolve(compatibilityPage())],
   ["deploy/helm/sluice/values.schema.json", valuesSchema],
 ];
 let stale = false;

@@ -2,46 +2,9 @@
  * `npm test`: every stage in order, each within its budget of wall time, and one closing line `N passed, N failed`.
  * `node tools/test.ts unit e2e` runs only those stages.
  */
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { check } from "./check.ts";
+import { jest, type Count } from "./jest.ts";
 import { run } from "./run.ts";
-
-interface Count {
-  passed: number;
-  failed: number;
-}
-const temp = mkdtempSync(join(tmpdir(), "sluice-test-"));
-
-interface JestReport {
-  readonly numPassedTests: number;
-  readonly numFailedTests: number;
-  readonly numPendingTests: number;
-  readonly numRuntimeErrorTestSuites: number;
-}
-/** A skipped test counts as failed: a suite that quietly does less than it says proves nothing. */
-async function jest(project: string, budgetSeconds: number, workers = 2): Promise<Count> {
-  const report = join(temp, `${project}.json`);
-  const result = await run(
-    [
-      "node",
-      "--experimental-vm-modules",
-      "--disable-warning=ExperimentalWarning",
-      "node_modules/jest/bin/jest.js",
-      "--selectProjects",
-      project,
-      `--maxWorkers=${workers}`,
-      "--json",
-      `--outputFile=${report}`,
-    ],
-    { budgetSeconds, quiet: true },
-  );
-  if (!existsSync(report)) return { passed: 0, failed: 1 };
-  const json = JSON.parse(readFileSync(report, "utf8")) as JestReport;
-  const failed = json.numFailedTests + json.numRuntimeErrorTestSuites + json.numPendingTests;
-  return { passed: json.numPassedTests, failed: failed === 0 && !result.ok ? 1 : failed };
-}
 
 /** A program that ends with `N passed, N failed`. */
 async function program(args: readonly string[], budgetSeconds: number): Promise<Count> {
@@ -67,6 +30,8 @@ const stages: Record<string, () => Promise<Count>> = {
   },
   chart: () => jest("chart", 180),
   e2e: () => jest("e2e", 900, 1),
+  // The short form; the whole: npm run test:interop.
+  interop: () => jest("interop", 300, 1),
 };
 
 const wanted = process.argv.slice(2);
@@ -86,6 +51,5 @@ for (const [name, stage] of Object.entries(stages)) {
   total.failed += count.failed;
   process.stdout.write(`== ${name}: ${count.passed} passed, ${count.failed} failed, ${((Date.now() - started) / 1000).toFixed(1)} s\n`);
 }
-rmSync(temp, { recursive: true, force: true });
 process.stdout.write(`\n${total.passed} passed, ${total.failed} failed\n`);
 process.exit(total.failed === 0 ? 0 : 1);

@@ -1,6 +1,14 @@
 export { startEtcd, type EtcdOptions, type EtcdServer } from "./etcd.ts";
 export { ensureGrpcurl, ensurePythonGrpc } from "./grpc-clients.ts";
-export { ensureKafkaLibraries, KAFKA_CLIENTS_VERSION, type KafkaLibraries } from "./kafka-jars.ts";
+export {
+  ensureKafkaLibraries,
+  ensureKafkaServer,
+  KAFKA_CLIENTS_VERSION,
+  KAFKA_SERVER_VERSION,
+  mavenJars,
+  type KafkaLibraries,
+} from "./kafka-jars.ts";
+export { startKafka, type KafkaOptions, type KafkaServer } from "./kafka-server.ts";
 export { ensureKcat, kcat, startKcat, type KcatResult, type RunningKcat } from "./kcat.ts";
 export { ensureHelm, ensureKubernetesValidate } from "./kubernetes-tools.ts";
 export { freePort, freePorts } from "./ports.ts";
