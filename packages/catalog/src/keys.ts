@@ -6,6 +6,7 @@ import { epoch, topicId as asTopicId } from "@sluice/core/model";
  *
  *   cluster                                       id, generation, feature level, shard count       first controller
  *   members/<service>/<id>           (lease)      instance, endpoints, zone ...                    the member
+ *   numbers/<service>/<n>            (lease)      id of the member that has this number            the member
  *   leader/controller                (lease)      instance                                         elected controller
  *   topics/<tenant>/<name>                        topic id, partitions, configuration, phase       controller
  *   partitions/<topicId>/<n>/assigned             broker, revision                                 controller
@@ -26,6 +27,7 @@ export interface Keys {
   readonly root: string;
   readonly cluster: string;
   readonly members: string;
+  readonly numbers: string;
   readonly leader: string;
   readonly topics: string;
   readonly partitions: string;
@@ -33,6 +35,7 @@ export interface Keys {
   readonly shards: string;
   readonly nodes: string;
   member(service: ServiceKind, id: MemberId): string;
+  memberNumber(service: ServiceKind, n: number): string;
   topic(tenant: string, name: string): string;
   /** Prefix of all keys of a topic's partitions. */
   topicPartitions(id: TopicId): string;
@@ -54,6 +57,7 @@ export function createKeys(prefix = "sluice"): Keys {
     root,
     cluster: `${root}cluster`,
     members: `${root}members/`,
+    numbers: `${root}numbers/`,
     leader: `${root}leader/controller`,
     topics: `${root}topics/`,
     partitions: `${root}partitions/`,
@@ -61,6 +65,7 @@ export function createKeys(prefix = "sluice"): Keys {
     shards: `${root}shards/`,
     nodes: `${root}nodes/`,
     member: (service, id) => `${root}members/${service}/${id}`,
+    memberNumber: (service, n) => `${root}numbers/${service}/${pad(n, COUNT_DIGITS)}`,
     topic: (tenant, name) => `${root}topics/${tenant}/${name}`,
     topicPartitions: (id) => `${root}partitions/${id}/`,
     partition,

@@ -1,5 +1,5 @@
-import { codeOf, SluiceError, type ClusterRecord, type MemberRecord } from "@sluice/core/model";
-import type { Lease, MetadataStore } from "@sluice/metadata";
+import { codeOf, encodeUtf8, SluiceError, type ClusterRecord, type MemberRecord } from "@sluice/core/model";
+import type { KeyValue, Lease, MetadataStore } from "@sluice/metadata";
 import type { Clock, Logger, Random } from "@sluice/runtime";
 import { isAway } from "./away.ts";
 import type { Keys } from "./keys.ts";
@@ -155,20 +155,27 @@ export class Membership {
     const lease = await store.lease(leaseTtlMs);
     try {
       lease.setHealthCheck(healthy);
-      const prefix = `${keys.members}${member.service}/`;
-      const { entries } = await store.list(prefix);
-      const others = entries.map((e) => memberCodec.decode(e.value)).filter((m) => m.id !== member.id);
-      const used = new Set(others.map((m) => m.numericId));
-      const earlier = entries.find((e) => e.key === keys.member(member.service, member.id));
-      let numericId = 1;
-      while (used.has(numericId)) numericId += 1;
+      const key = keys.member(member.service, member.id);
+      const { entries } = await store.list(`${keys.members}${member.service}/`);
+      const numbers = (await store.list(`${keys.numbers}${member.service}/`)).entries;
+      const earlier = entries.find((e) => e.key === key);
+      const numericId = freeNumber(
+        member.id,
+        entries.filter((e) => e !== earlier),
+        numbers,
+      );
       const record: MemberRecord = { ...member, numericId };
+      // A number is a key too: two that register at once may both find it free, and one of them is told that it no longer is.
+      const numberKey = keys.memberNumber(member.service, numericId);
       const done = await store.txn({
         compare: [
-          { key: keys.member(member.service, member.id), target: "mod", equals: earlier?.modRevision ?? 0 },
-          ...entries.filter((e) => e !== earlier).map((e) => ({ key: e.key, target: "mod" as const, equals: e.modRevision })),
+          { key, target: "mod", equals: earlier?.modRevision ?? 0 },
+          { key: numberKey, target: "mod", equals: numbers.find((e) => e.key === numberKey)?.modRevision ?? 0 },
         ],
-        then: [{ kind: "put", key: keys.member(member.service, member.id), value: memberCodec.encode(record), lease: lease.id }],
+        then: [
+          { kind: "put", key, value: memberCodec.encode(record), lease: lease.id },
+          { kind: "put", key: numberKey, value: encodeUtf8(member.id), lease: lease.id },
+        ],
       });
       if (!done.succeeded) throw new SluiceError("COMPARE_FAILED", "another member registered at the same time");
       this.#lease = lease;
@@ -179,4 +186,14 @@ export class Membership {
       throw error;
     }
   }
+}
+
+/** The lowest number that no other member has, by its key or by its record. */
+function freeNumber(id: string, others: readonly KeyValue[], numbers: readonly KeyValue[]): number {
+  const own = encodeUtf8(id);
+  const used = new Set(others.map(({ value }) => memberCodec.decode(value).numericId));
+  for (const { key, value } of numbers) if (value.join() !== own.join()) used.add(Number(key.slice(key.lastIndexOf("/") + 1)));
+  let n = 1;
+  while (used.has(n)) n += 1;
+  return n;
 }
