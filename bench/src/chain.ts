@@ -4,13 +4,13 @@
  * Probe and product in turn, in the same minutes, on the same disk: one broker, three storage nodes with fdatasync, 8 partitions. The figure
  * to quote is the ratio of the medians; bare times mean little on a shared machine.
  */
-import { cpus, release, tmpdir, totalmem } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { randomUUID } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { clusterUp } from "@sluice/cli";
 import { connect, type Admin, type TopicInfo } from "@sluice/client";
-import { systemClock } from "@sluice/runtime";
+import { journalsQuiet, machine, option } from "./common.ts";
 import { runInner } from "./inner-load.ts";
 import type { ChainResult, ChainSpec } from "./measure.ts";
 import { runProbe } from "./probe/probe.ts";
@@ -48,16 +48,8 @@ export interface ChainPoint {
   readonly cpuMsPerMB: number;
 }
 
-function option(args: readonly string[], name: string, fallback: string): string {
-  const at = args.indexOf(`--${name}`);
-  return at < 0 ? fallback : (args[at + 1] ?? fallback);
-}
 /** First load of all, not measured: the journals then have files to write again, as on a node that has run for a while. */
 const FILL_MS = 3_000;
-/** Live bytes of a node's journal below which what was deleted is gone. */
-const QUIET_BYTES = 32 * MiB;
-const QUIET_WAIT_MS = 30_000;
-
 /** Each run has a topic of its own, which is deleted, and its space given back, before the next begins. */
 async function onFreshTopic(
   admin: Admin,
@@ -67,16 +59,7 @@ async function onFreshTopic(
   const topic = await admin.createTopic({ name: `bench-${randomUUID()}`, partitions: PARTITIONS });
   const result = await run(topic);
   await admin.deleteTopic(topic.name);
-  const until = Date.now() + QUIET_WAIT_MS;
-  for (const address of metrics) {
-    for (;;) {
-      const text = await (await fetch(`http://${address}/metrics`)).text();
-      const live = Number(/^sluice_store_journal_live_bytes(?:\{[^}]*\})? (\S+)$/m.exec(text)?.[1]);
-      if (live < QUIET_BYTES) break;
-      if (Date.now() > until) throw new Error(`the journal of ${address} still holds ${live} bytes of a deleted topic`);
-      await systemClock.sleep(200);
-    }
-  }
+  await journalsQuiet(metrics);
   return result;
 }
 
@@ -167,9 +150,6 @@ export async function chain(args: readonly string[]): Promise<void> {
       `${JSON.stringify({ machine: machine(), date: new Date().toISOString().slice(0, 10), points: results }, null, 2)}\n`,
     );
 }
-
-const machine = (): string =>
-  `${cpus().length} x ${cpus()[0]?.model.trim() ?? "unknown"}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}, Node.js ${process.version}`;
 
 function print(results: readonly ChainPoint[]): void {
   process.stdout.write(`${machine()}\n\n`);

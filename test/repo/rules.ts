@@ -70,7 +70,8 @@ export const arrows: Readonly<Record<string, readonly string[]>> = {
   "packages/cli": [...PORTS, "client", ...SERVICES],
   ...Object.fromEntries(SERVICES.map((s) => [`services/${s}`, PORTS])),
   sim: ["core"],
-  bench: [...PORTS, "client", "cli", ...SERVICES],
+  // The peers that it measures are started as the tests start them.
+  bench: [...PORTS, "client", "cli", "test-support", ...SERVICES],
 };
 
 function* lines(file: SourceFile): Generator<readonly [number, string]> {
