@@ -93,6 +93,16 @@ export class Topology {
     return Array.from({ length: Math.min(REPLICAS, nodes.length) }, (_, i) => (nodes[(at + i) % nodes.length] as KafkaNode).nodeId);
   }
 
+  /**
+   * Which groups this proxy lists. Clients ask every broker for its groups and put the answers together, so each group is listed by one: the
+   * node that its hash ranks first. A proxy that clients are not told of lists none, unless there is no other.
+   */
+  lists(): (group: string) => boolean {
+    const ids = this.#members().map(({ numericId }) => numericId);
+    const { ownId } = this;
+    return (group) => ids.length === 0 || ranked(group, ids) === ownId;
+  }
+
   #members(): MemberRecord[] {
     const all = this.#view.membersOf("proxy").filter(({ endpoints }) => endpoints[this.#endpoint] !== undefined);
     const lasting = all.filter(({ draining }) => !draining);
@@ -111,6 +121,20 @@ function nodeOf({ numericId, endpoints, zone }: MemberRecord, endpoint: KafkaEnd
   return { nodeId: numericId, host, port, rack: zone };
 }
 
+/** The id that a name's hash ranks first: another id takes a part of the names, and leaves the others where they are. */
+function ranked(name: string, ids: readonly number[]): number {
+  let best = -1;
+  let bestRank = -1;
+  for (const id of ids) {
+    const rank = murmur2(encodeUtf8(`${name}/${id}`)) >>> 0;
+    if (rank > bestRank) {
+      best = id;
+      bestRank = rank;
+    }
+  }
+  return best;
+}
+
 /** @param ids of the nodes, ascending */
 export function assignLeaders(topicId: string, partitions: number, ids: readonly number[]): number[] {
   if (ids.length === 0) return Array.from({ length: partitions }, () => -1);
@@ -118,16 +142,10 @@ export function assignLeaders(topicId: string, partitions: number, ids: readonly
   return Array.from({ length: partitions }, (_, partition) => {
     // The share grows with the partition, so that a topic that gets more partitions keeps the leaders of the others.
     const share = Math.floor(partition / ids.length) + 1;
-    let best = -1;
-    let bestRank = -1;
-    for (const id of ids) {
-      if ((taken.get(id) ?? 0) >= share) continue;
-      const rank = murmur2(encodeUtf8(`${topicId}/${partition}/${id}`)) >>> 0;
-      if (rank > bestRank) {
-        best = id;
-        bestRank = rank;
-      }
-    }
+    const best = ranked(
+      `${topicId}/${partition}`,
+      ids.filter((id) => (taken.get(id) ?? 0) < share),
+    );
     taken.set(best, (taken.get(best) ?? 0) + 1);
     return best;
   });

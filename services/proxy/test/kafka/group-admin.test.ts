@@ -1,6 +1,7 @@
 import { describe, expect, test } from "@jest/globals";
 import { apis } from "@sluice/kafka-wire";
 import { bytes, inEveryVersion, scene } from "../support/group-scene.ts";
+import { eventually, startProxy } from "../support/proxy.ts";
 
 describe("groups as administrators see them", () => {
   const member = { memberId: "m", clientId: "c", clientHost: "h", metadata: bytes(1), assignment: bytes(2) };
@@ -75,6 +76,24 @@ describe("groups as administrators see them", () => {
         expect([errorCode, groups.map(({ groupId }) => groupId)]).toEqual([0, names]);
         expect([groups[0]?.groupState, groups[0]?.groupType]).toEqual([version >= 4 ? "Empty" : "", version >= 5 ? "classic" : ""]);
       });
+    }));
+
+  test("ListGroups: each group is told by one of the proxies, which are asked in turn", () =>
+    scene({}, async ({ client, cluster }) => {
+      const names = Array.from({ length: 300 }, (_, i) => `g${String(i).padStart(3, "0")}`);
+      for (const name of names) cluster.coordinator.addGroup(name);
+      await using second = await startProxy(cluster, "proxy-2");
+      await using other = await second.kafka();
+      for (const one of [client, other])
+        await eventually(async () => (await one.call(apis.Metadata, 12, {})).brokers.length === 2, "both proxies");
+      const told = await Promise.all([client, other].map(async (one) => (await one.call(apis.ListGroups, 5, {})).groups));
+      expect(
+        told
+          .flat()
+          .map(({ groupId }) => groupId)
+          .toSorted(),
+      ).toEqual(names);
+      for (const { length } of told) expect(length).toBeGreaterThan(100);
     }));
 
   test("DeleteGroups in every version", () =>

@@ -9,7 +9,7 @@ import { kafkaLimits } from "../limits.ts";
 const STATES_FROM = 4;
 const KINDS_FROM = 5;
 
-/** Groups of all coordinators, those that the principal may see. */
+/** This proxy's part of the groups of all coordinators, those that the principal may see: clients ask every broker. */
 export const listGroups = (context: KafkaContext): AnyHandler =>
   defineHandler({
     api: apis.ListGroups,
@@ -18,7 +18,8 @@ export const listGroups = (context: KafkaContext): AnyHandler =>
       try {
         const groups = await all(context, call, statesFilter, typesFilter);
         const shown: Input<ListGroupsResponseListedGroup>[] = [];
-        for (const group of groups) if (await call.may(group.group)) shown.push(told(group, call.version));
+        const lists = context.topology.lists();
+        for (const group of groups) if (lists(group.group) && (await call.may(group.group))) shown.push(told(group, call.version));
         return { groups: shown };
       } catch (error) {
         return { errorCode: groupFailureCode(error) };
