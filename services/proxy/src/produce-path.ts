@@ -29,13 +29,31 @@ export interface ProducePathOptions {
 export class ProducePath {
   readonly #options: ProducePathOptions;
   readonly #waiting = new Set<() => void>();
+  readonly #waitingForRouter = new Set<() => void>();
+  #waitingBytes = 0;
 
   constructor(options: ProducePathOptions) {
     this.#options = options;
   }
-  /** The router holds so much that streams should stop reading. */
+  /** The router and the requests that wait for it hold so much that streams should stop reading. */
   get full(): boolean {
-    return this.#options.router.heldBytes >= this.#options.heldBytesMax * proxyLimits.heldPauseShare;
+    return this.#isOver(this.#options.router.heldBytes + this.#waitingBytes);
+  }
+  #isOver(bytes: number): boolean {
+    return bytes >= this.#options.heldBytesMax * proxyLimits.heldPauseShare;
+  }
+  /** Bytes of requests that wait for a look-up or for room in the router, which does not know of them yet. */
+  get waitingBytes(): number {
+    return this.#waitingBytes;
+  }
+  /** A request of this size waits until the promise settles. */
+  waits(bytes: number, until: Promise<unknown>): void {
+    this.#waitingBytes += bytes;
+    const over = (): void => {
+      this.#waitingBytes -= bytes;
+      this.#room();
+    };
+    until.then(over, over);
   }
   /** Calls `fn` once there is room again. */
   onRoom(fn: () => void): void {
@@ -43,6 +61,13 @@ export class ProducePath {
   }
   offRoom(fn: () => void): void {
     this.#waiting.delete(fn);
+  }
+  /** The same for who waits for room in the router itself, whatever else waits. */
+  onRouterRoom(fn: () => void): void {
+    this.#waitingForRouter.add(fn);
+  }
+  offRouterRoom(fn: () => void): void {
+    this.#waitingForRouter.delete(fn);
   }
 
   /** The router would take a batch of this size now. */
@@ -101,11 +126,17 @@ export class ProducePath {
   }
 
   #room(): void {
-    if (this.#waiting.size === 0 || this.full) return;
-    const waiting = [...this.#waiting];
-    this.#waiting.clear();
-    for (const fn of waiting) fn();
+    if (!this.#isOver(this.#options.router.heldBytes)) callAll(this.#waitingForRouter);
+    if (!this.full) callAll(this.#waiting);
   }
+}
+
+/** They may add themselves again. */
+function callAll(waiting: Set<() => void>): void {
+  if (waiting.size === 0) return;
+  const all = [...waiting];
+  waiting.clear();
+  for (const fn of all) fn();
 }
 
 /**

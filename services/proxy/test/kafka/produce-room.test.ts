@@ -73,8 +73,12 @@ describe("a produce while the proxy is full", () => {
     const encoder = new BatchEncoder({ crc32c: counted, codecs: nativeCodecs, clock });
     path = new ProducePath({ clock, router, encoder, metrics: createProxyMetrics(metrics, live), heldBytesMax: HELD_MAX });
   });
-  const send = (partitions: readonly number[], timeoutMs = 5_000): Promise<ProduceResponse | undefined> => {
-    const context = { clock, timers: scaleTimers(1), path, topics: { known: () => topic } } as unknown as KafkaContext;
+  const send = (
+    partitions: readonly number[],
+    timeoutMs = 5_000,
+    topics: object = { known: () => topic },
+  ): Promise<ProduceResponse | undefined> => {
+    const context = { clock, timers: scaleTimers(1), path, topics } as unknown as KafkaContext;
     const call = {
       version: 9,
       principal: anonymous,
@@ -156,6 +160,31 @@ describe("a produce while the proxy is full", () => {
       [1, 7],
     ]);
     expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("what waits for room or for its topic counts as held, until it is sent", async () => {
+    const free = fill();
+    router.heldBytes = HELD_MAX / 2;
+    const waiting = Array.from({ length: 10 }, () => send([0, 1]));
+    const fits = router.taken.length;
+    expect(path.waitingBytes).toBe((10 - Math.floor(fits / 2)) * 2 * batch.length);
+    expect(path.full).toBe(true);
+    let isTold = false;
+    path.onRoom(() => (isTold = true));
+    router.atOnce = true;
+    for (const call of [...router.taken]) router.end(call);
+    free();
+    await Promise.all(waiting);
+    await clock.advanceAsync(0);
+    expect([path.waitingBytes, path.full, isTold]).toEqual([0, false, true]);
+    // A topic that has to be looked up.
+    const found = Promise.withResolvers<TopicRecord>();
+    const looked = send([0], 5_000, { known: () => undefined, find: () => found.promise });
+    expect(path.waitingBytes).toBe(batch.length);
+    found.resolve(topic);
+    await looked;
+    await clock.advanceAsync(0);
+    expect(path.waitingBytes).toBe(0);
   });
 
   test("nothing is sent for a client that is gone", async () => {

@@ -65,7 +65,11 @@ class ProduceRun {
     } else {
       const waits = topicData.map((topic, t) => this.#topic(topic.name, t)).filter((wait) => wait !== undefined);
       // A look-up has to end before a later request may find the topic known, and overtake.
-      if (waits.length > 0) this.#call.startNextAfter(Promise.all(waits));
+      if (waits.length > 0) {
+        const all = Promise.all(waits);
+        this.#call.startNextAfter(all);
+        this.#context.path.waits(bytesOf(this.#request), all);
+      }
     }
     this.#done();
     return this.#finished.promise;
@@ -144,12 +148,12 @@ class ProduceRun {
     const { signal } = this.#call;
     const { promise, resolve } = Promise.withResolvers<void>();
     const end = (): void => {
-      path.offRoom(look);
+      path.offRouterRoom(look);
       resolve();
     };
     // Sent in the same turn: the next one that waits must find what room is left then.
     const look = (): void => {
-      if (!path.hasRoomFor(bytes)) return path.onRoom(look);
+      if (!path.hasRoomFor(bytes)) return path.onRouterRoom(look);
       send();
       end();
     };
@@ -157,7 +161,7 @@ class ProduceRun {
       send();
       end();
     };
-    path.onRoom(look);
+    path.onRouterRoom(look);
     const timer = clock.setTimer(Math.max(0, this.#deadlineMs - clock.monotonicMs()), expire, { unref: true });
     signal.addEventListener("abort", end, { once: true });
     if (signal.aborted) end();
@@ -191,6 +195,12 @@ class ProduceRun {
     if (this.#failed !== "") this.#call.disconnect(this.#failed);
     this.#finished.resolve(undefined);
   }
+}
+
+function bytesOf({ topicData }: ProduceRequest): number {
+  let bytes = 0;
+  for (const { partitionData } of topicData) for (const { records } of partitionData) bytes += records?.length ?? 0;
+  return bytes;
 }
 
 /** What clients take for "try again": codes that they do not know for a produce would end the batch. */
