@@ -89,6 +89,19 @@ describe("topics and status", () => {
     expect(described).toMatchObject({ name: "one", config: { "retention.ms": "3600000" } });
     expect(described["partitionDetails"]).toMatchObject([{ owner: "broker-1", phase: "OPEN", endOffset: 0 }, {}, {}]);
     expect(await ok(["topic", "describe", "one"])).toContain("broker-1");
+    const alter = async (...args: string[]) =>
+      JSON.parse(await ok(["topic", "alter", "one", ...args, "-o", "jsonl"])) as { partitions: number; config: Record<string, string> };
+    const altered = await alter("--partitions", "5", "--config", "segment.ms=60000", "--delete-config", "retention.ms");
+    expect(altered).toMatchObject({ partitions: 5, config: { "segment.ms": "60000" } });
+    expect(altered.config["retention.ms"]).not.toBe("3600000");
+    expect(await ok(["topic", "alter", "one", "--partitions", "6"])).toBe("altered one: 6 partitions\n");
+    // A wrong number of partitions is found before the configuration is touched.
+    const refused = await run(["topic", "alter", "one", "--partitions", "2", "--config", "segment.ms=70000"]);
+    expect([refused.code, refused.err]).toEqual([1, expect.stringContaining("6 partitions, 2 are not more")]);
+    expect(await run(["topic", "alter", "one", "--config", "nonsense=1"])).toMatchObject({ code: 2, out: "" });
+    const after = JSON.parse(await ok(["topic", "describe", "one", "-o", "jsonl"])) as Record<string, unknown>;
+    expect(after).toMatchObject({ partitions: 6, config: { "segment.ms": "60000" } });
+    expect((after["partitionDetails"] as { phase: string }[]).map(({ phase }) => phase)).toEqual(Array(6).fill("OPEN"));
     await ok(["topic", "delete", "one"]);
     expect(await run(["topic", "describe", "none"])).toMatchObject({ code: 1, out: "" });
     await ok(["topic", "delete", "none", "--if-exists"]);

@@ -146,8 +146,10 @@ function addCluster(program: Command, terminal: Terminal, run: Runner): void {
       );
 }
 
+const several = (text: string, before: readonly string[] | undefined): readonly string[] => [...(before ?? []), text];
+
 function addTopic(program: Command, terminal: Terminal, run: Runner): void {
-  const topic = program.command("topic").description("create, list, describe and delete topics");
+  const topic = program.command("topic").description("create, list, describe, alter and delete topics");
   const load = () => import("./commands/topic.ts");
   topic
     .command("create <name>")
@@ -179,6 +181,20 @@ function addTopic(program: Command, terminal: Terminal, run: Runner): void {
       run(async () => (await load()).describeTopic(name, options, terminal)),
     );
   topic
+    .command("alter <name>")
+    .description("change the configuration of a topic, or give it more partitions")
+    .option("--partitions <n>", "number of partitions afterwards; it can only grow", number("--partitions", 1, PARTITIONS_MAX))
+    .addOption(configPairs("configuration of the topic, such as retention.ms=3600000; may be repeated"))
+    .option("--delete-config <key>", "configuration that goes back to its default; may be repeated", several, [])
+    .addOption(endpoint())
+    .addOption(output())
+    .action(
+      (
+        name: string,
+        options: { partitions?: number; config: Pairs; deleteConfig: readonly string[]; endpoint?: string; output: OutputFormat },
+      ) => run(async () => (await load()).alterTopic(name, { ...options, config: uniquePairs("--config", options.config) }, terminal)),
+    );
+  topic
     .command("delete <name>")
     .description("delete a topic with all its records")
     .option("--if-exists", "a topic that does not exist is no error")
@@ -192,7 +208,6 @@ function addTopic(program: Command, terminal: Terminal, run: Runner): void {
 function addGroup(program: Command, terminal: Terminal, run: Runner): void {
   const group = program.command("group").description("list, describe, reset and delete consumer groups");
   const load = () => import("./commands/group.ts");
-  const several = (text: string, before: readonly string[] | undefined): readonly string[] => [...(before ?? []), text];
   group
     .command("list")
     .description("list the groups")

@@ -59,6 +59,14 @@ export function createAdmin(call: Call): Admin {
       const answer = await call((link, o) => link.admin.updateTopicConfig(request, o), options);
       return topicInfo(answer.topic);
     },
+    async addPartitions(name, partitions, options) {
+      if (!Number.isInteger(partitions) || partitions < 1)
+        throw new SluiceError("INVALID_ARGUMENT", `partitions is ${partitions}; it is a number from 1 up`);
+      const validateOnly = options?.validateOnly === true;
+      // The second time there would be no more than there are already.
+      const answer = await call((link, o) => link.admin.addPartitions({ name, partitions, validateOnly }, o), options, validateOnly);
+      return topicInfo(answer.topic);
+    },
     async describeCluster(options) {
       const c = await call((link, o) => link.admin.describeCluster({}, o), options);
       const { clusterId, generation, controller, topics, partitions, partitionsOffline, partitionsUnwritable } = c;

@@ -179,6 +179,11 @@ export interface Admin {
   describeTopic(name: string, options?: CallOptions & { readonly includePartitions?: boolean }): Promise<TopicDescription>;
   /** UNKNOWN_TOPIC, INVALID_CONFIG. */
   updateTopicConfig(name: string, change: ConfigChange, options?: CallOptions): Promise<TopicInfo>;
+  /**
+   * `partitions`: all of them together, more than now; resolves when the new ones are assigned. Keys may have another partition from then on.
+   * UNKNOWN_TOPIC, INVALID_ARGUMENT.
+   */
+  addPartitions(name: string, partitions: number, options?: CallOptions & { readonly validateOnly?: boolean }): Promise<TopicInfo>;
   describeCluster(options?: CallOptions): Promise<ClusterDescription>;
   /** Offsets of a position in the given partitions, default all. Fails with the first partition's error. */
   listOffsets(

@@ -96,6 +96,9 @@ describe("calls", () => {
     expect(await admin.describeTopic("n")).toMatchObject({ partitions: 3, partitionDetails: [] });
     expect(await admin.listOffsets("n", "latest", { partitions: [1] })).toEqual([{ partition: 1, offset: 0, timestampMs: -1 }]);
     expect(await admin.describeCluster()).toMatchObject({ clusterId: "c", topics: 2 });
+    expect(await admin.addPartitions("n", 5, { validateOnly: true })).toMatchObject({ partitions: 3 });
+    expect(await admin.addPartitions("n", 5)).toMatchObject({ partitions: 5 });
+    expect(await failure(admin.addPartitions("n", 0.5))).toBe("INVALID_ARGUMENT");
     await admin.deleteTopic("n");
     expect(await failure(admin.describeTopic("n"))).toBe("UNKNOWN_TOPIC");
   });

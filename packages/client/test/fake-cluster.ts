@@ -115,6 +115,11 @@ const admin = (cluster: FakeCluster) =>
       cluster.configs.set(request.name, { ...cluster.configs.get(request.name), ...request.set });
       return { topic: cluster.describe(request.name) };
     },
+    async addPartitions({ name, partitions, validateOnly }) {
+      const { config } = cluster.describe(name);
+      if (!validateOnly) cluster.create(name, partitions, config);
+      return { topic: cluster.describe(name) };
+    },
     async deleteTopic(request) {
       cluster.topic(request.name);
       cluster.topics.delete(request.name);

@@ -37,6 +37,7 @@ const calls: Readonly<Record<string, (p: RunningProxy) => Promise<unknown>>> = {
   "AdminService.createTopic": (p) => p.admin.createTopic({ name: "secret", partitions: 1 }, { timeoutMs }),
   "AdminService.listTopics": (p) => p.admin.listTopics({}, { timeoutMs }).then((reply) => reply.topics.map((t) => t.name)),
   "AdminService.describeTopic": (p) => p.admin.describeTopic({ name: "secret" }, { timeoutMs }),
+  "AdminService.addPartitions": (p) => p.admin.addPartitions({ name: "secret", partitions: 9 }, { timeoutMs }),
   "AdminService.updateTopicConfig": (p) => p.admin.updateTopicConfig({ name: "secret" }, { timeoutMs }),
   "AdminService.deleteTopic": (p) => p.admin.deleteTopic({ name: "secret" }, { timeoutMs }),
   "AdminService.describeCluster": (p) => p.admin.describeCluster({}, { timeoutMs }),

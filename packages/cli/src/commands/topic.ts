@@ -1,7 +1,7 @@
 import type { PartitionDetails, TopicInfo } from "@sluice/client";
 import { codeOf } from "@sluice/core/model";
 import { type ConnectionOptions, withConnection } from "../connect.ts";
-import { exitCodes } from "../exit.ts";
+import { exitCodes, UsageError } from "../exit.ts";
 import { type Column, formatTable, type OutputFormat, printOne, printRows } from "../output.ts";
 import type { Terminal } from "../terminal.ts";
 
@@ -77,6 +77,34 @@ export async function describeTopic(name: string, options: TopicOptions, termina
   });
 }
 const ENDS_TIMEOUT_MS = 3_000;
+
+export interface AlterTopicOptions extends TopicOptions {
+  /** All of them together. */
+  readonly partitions?: number;
+  readonly config: Readonly<Record<string, string>>;
+  /** Keys that go back to their defaults. */
+  readonly deleteConfig: readonly string[];
+}
+/** Everything is checked before anything is changed, as far as it can be: the partitions come last, because they cannot be taken back. */
+export async function alterTopic(name: string, options: AlterTopicOptions, terminal: Terminal): Promise<number> {
+  const { partitions, config, deleteConfig } = options;
+  const hasConfig = Object.keys(config).length > 0 || deleteConfig.length > 0;
+  if (partitions === undefined && !hasConfig) throw new UsageError("nothing to change: give --partitions, --config or --delete-config");
+  const both = deleteConfig.find((key) => Object.hasOwn(config, key));
+  if (both !== undefined) throw new UsageError(`${both} is given to --config and to --delete-config`);
+  return withConnection(terminal, options, async (sluice) => {
+    if (partitions !== undefined) await sluice.admin.addPartitions(name, partitions, { validateOnly: true });
+    let topic = hasConfig ? await sluice.admin.updateTopicConfig(name, { set: config, reset: deleteConfig }) : undefined;
+    if (partitions !== undefined) topic = await sluice.admin.addPartitions(name, partitions);
+    const changed = [
+      ...Object.entries(config).map(([key, value]) => `${key}=${value}`),
+      ...deleteConfig.map((key) => `${key} by default`),
+      ...(partitions === undefined ? [] : [plural(partitions, "partition")]),
+    ];
+    await printOne(terminal, options.output, topic, `altered ${name}: ${changed.join(", ")}\n`);
+    return exitCodes.ok;
+  });
+}
 
 export async function deleteTopic(
   name: string,

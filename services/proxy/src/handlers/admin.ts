@@ -1,6 +1,6 @@
 import type { ClusterView } from "@sluice/catalog";
 import { RESERVED_PREFIX, type Timers } from "@sluice/core/model";
-import { AdminService, type CreateTopicRequest, type UpdateTopicConfigRequest } from "@sluice/proto/v1/admin";
+import { AdminService, type AddPartitionsRequest, type CreateTopicRequest, type UpdateTopicConfigRequest } from "@sluice/proto/v1/admin";
 import { defineAccess, implement, type CallContext, type ServiceRegistration } from "@sluice/rpc";
 import type { Clock } from "@sluice/runtime";
 import type { ControllerClient, LeaderClient } from "../controller-client.ts";
@@ -23,6 +23,7 @@ export const adminAccess = defineAccess(AdminService, {
   listTopics: { resource: "topic", operation: "describe" },
   describeTopic: { resource: "topic", operation: "describe" },
   updateTopicConfig: { resource: "topic", operation: "alter" },
+  addPartitions: { resource: "topic", operation: "alter" },
   deleteTopic: { resource: "topic", operation: "delete" },
   describeCluster: { resource: "cluster", operation: "describe" },
 });
@@ -46,6 +47,7 @@ export function adminService(context: AdminHandlersContext): ServiceRegistration
       return { topic: topicMessage(topic), partitions: request.includePartitions ? describePartitions(view, topic) : [] };
     },
     updateTopicConfig: (request, call) => updateTopicConfig(context, request, call),
+    addPartitions: (request, call) => addPartitions(context, request, call),
     async deleteTopic(request, call) {
       await call.authorize(request.name);
       const known = topics.known(call.principal.tenant, request.name);
@@ -70,6 +72,15 @@ async function updateTopicConfig(context: AdminHandlersContext, request: UpdateT
     client.updateTopicConfig(request, { timeoutMs, signal: call.signal }),
   );
   await seen(context, call, () => context.topics.known(call.principal.tenant, request.name) !== before);
+  return topic === undefined ? {} : { topic };
+}
+async function addPartitions(context: AdminHandlersContext, request: AddPartitionsRequest, call: CallContext) {
+  const { name, partitions, validateOnly } = request;
+  await call.authorize(name);
+  const { topic } = await forward(context, call, (client, timeoutMs) =>
+    client.addPartitions({ name, partitions, validateOnly }, { timeoutMs, signal: call.signal }),
+  );
+  if (!validateOnly) await seen(context, call, () => (context.topics.known(call.principal.tenant, name)?.partitions ?? 0) >= partitions);
   return topic === undefined ? {} : { topic };
 }
 

@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file sluice/v1/admin.proto.
  */
 export const file_sluice_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("ChVzbHVpY2UvdjEvYWRtaW4ucHJvdG8SCXNsdWljZS52MSK3AQoSQ3JlYXRlVG9waWNSZXF1ZXN0EgwKBG5hbWUYASABKAkSEgoKcGFydGl0aW9ucxgCIAEoDRI5CgZjb25maWcYAyADKAsyKS5zbHVpY2UudjEuQ3JlYXRlVG9waWNSZXF1ZXN0LkNvbmZpZ0VudHJ5EhUKDXZhbGlkYXRlX29ubHkYBCABKAgaLQoLQ29uZmlnRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI2ChNDcmVhdGVUb3BpY1Jlc3BvbnNlEh8KBXRvcGljGAEgASgLMhAuc2x1aWNlLnYxLlRvcGljIi0KEUxpc3RUb3BpY3NSZXF1ZXN0EhgKEGluY2x1ZGVfaW50ZXJuYWwYASABKAgiNgoSTGlzdFRvcGljc1Jlc3BvbnNlEiAKBnRvcGljcxgBIAMoCzIQLnNsdWljZS52MS5Ub3BpYyJAChREZXNjcmliZVRvcGljUmVxdWVzdBIMCgRuYW1lGAEgASgJEhoKEmluY2x1ZGVfcGFydGl0aW9ucxgCIAEoCCJtChVEZXNjcmliZVRvcGljUmVzcG9uc2USHwoFdG9waWMYASABKAsyEC5zbHVpY2UudjEuVG9waWMSMwoKcGFydGl0aW9ucxgCIAMoCzIfLnNsdWljZS52MS5QYXJ0aXRpb25EZXNjcmlwdGlvbiKeAQoYVXBkYXRlVG9waWNDb25maWdSZXF1ZXN0EgwKBG5hbWUYASABKAkSOQoDc2V0GAIgAygLMiwuc2x1aWNlLnYxLlVwZGF0ZVRvcGljQ29uZmlnUmVxdWVzdC5TZXRFbnRyeRINCgVyZXNldBgDIAMoCRoqCghTZXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjwKGVVwZGF0ZVRvcGljQ29uZmlnUmVzcG9uc2USHwoFdG9waWMYASABKAsyEC5zbHVpY2UudjEuVG9waWMiIgoSRGVsZXRlVG9waWNSZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTRGVsZXRlVG9waWNSZXNwb25zZSIYChZEZXNjcmliZUNsdXN0ZXJSZXF1ZXN0IuMBChdEZXNjcmliZUNsdXN0ZXJSZXNwb25zZRISCgpjbHVzdGVyX2lkGAEgASgJEhIKCmdlbmVyYXRpb24YAiABKA0SLQoHbWVtYmVycxgDIAMoCzIcLnNsdWljZS52MS5NZW1iZXJEZXNjcmlwdGlvbhISCgpjb250cm9sbGVyGAQgASgJEg4KBnRvcGljcxgFIAEoDRISCgpwYXJ0aXRpb25zGAYgASgNEhoKEnBhcnRpdGlvbnNfb2ZmbGluZRgHIAEoDRIdChVwYXJ0aXRpb25zX3Vud3JpdGFibGUYCCABKA0i0wEKBVRvcGljEgwKBG5hbWUYASABKAkSEAoIdG9waWNfaWQYAiABKAkSEgoKcGFydGl0aW9ucxgDIAEoDRIsCgZjb25maWcYBCADKAsyHC5zbHVpY2UudjEuVG9waWMuQ29uZmlnRW50cnkSEAoIaW50ZXJuYWwYBSABKAgSFQoNY3JlYXRlZF9hdF9tcxgGIAEoAxIQCghkZWxldGluZxgHIAEoCBotCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIqEBChRQYXJ0aXRpb25EZXNjcmlwdGlvbhIRCglwYXJ0aXRpb24YASABKA0SDQoFb3duZXIYAiABKAkSDQoFZXBvY2gYAyABKA0SDQoFcGhhc2UYBCABKAkSGAoQbG9nX3N0YXJ0X29mZnNldBgFIAEoAxIvCghzZWdtZW50cxgGIAMoCzIdLnNsdWljZS52MS5TZWdtZW50RGVzY3JpcHRpb24ijAEKElNlZ21lbnREZXNjcmlwdGlvbhISCgpzZWdtZW50X2lkGAEgASgJEgwKBGJhc2UYAiABKAMSCwoDZW5kGAMgASgDEg0KBXBoYXNlGAQgASgJEhAKCHJlcGxpY2FzGAUgAygJEhIKCm9iamVjdF9rZXkYBiABKAkSEgoKc2l6ZV9ieXRlcxgHIAEoAyLlAQoRTWVtYmVyRGVzY3JpcHRpb24SDwoHc2VydmljZRgBIAEoCRIKCgJpZBgCIAEoCRIQCghpbnN0YW5jZRgDIAEoCRIMCgR6b25lGAQgASgJEj4KCWVuZHBvaW50cxgFIAMoCzIrLnNsdWljZS52MS5NZW1iZXJEZXNjcmlwdGlvbi5FbmRwb2ludHNFbnRyeRIPCgd2ZXJzaW9uGAYgASgJEhAKCGRyYWluaW5nGAcgASgIGjAKDkVuZHBvaW50c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEygwQKDEFkbWluU2VydmljZRJMCgtDcmVhdGVUb3BpYxIdLnNsdWljZS52MS5DcmVhdGVUb3BpY1JlcXVlc3QaHi5zbHVpY2UudjEuQ3JlYXRlVG9waWNSZXNwb25zZRJJCgpMaXN0VG9waWNzEhwuc2x1aWNlLnYxLkxpc3RUb3BpY3NSZXF1ZXN0Gh0uc2x1aWNlLnYxLkxpc3RUb3BpY3NSZXNwb25zZRJSCg1EZXNjcmliZVRvcGljEh8uc2x1aWNlLnYxLkRlc2NyaWJlVG9waWNSZXF1ZXN0GiAuc2x1aWNlLnYxLkRlc2NyaWJlVG9waWNSZXNwb25zZRJeChFVcGRhdGVUb3BpY0NvbmZpZxIjLnNsdWljZS52MS5VcGRhdGVUb3BpY0NvbmZpZ1JlcXVlc3QaJC5zbHVpY2UudjEuVXBkYXRlVG9waWNDb25maWdSZXNwb25zZRJMCgtEZWxldGVUb3BpYxIdLnNsdWljZS52MS5EZWxldGVUb3BpY1JlcXVlc3QaHi5zbHVpY2UudjEuRGVsZXRlVG9waWNSZXNwb25zZRJYCg9EZXNjcmliZUNsdXN0ZXISIS5zbHVpY2UudjEuRGVzY3JpYmVDbHVzdGVyUmVxdWVzdBoiLnNsdWljZS52MS5EZXNjcmliZUNsdXN0ZXJSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChVzbHVpY2UvdjEvYWRtaW4ucHJvdG8SCXNsdWljZS52MSK3AQoSQ3JlYXRlVG9waWNSZXF1ZXN0EgwKBG5hbWUYASABKAkSEgoKcGFydGl0aW9ucxgCIAEoDRI5CgZjb25maWcYAyADKAsyKS5zbHVpY2UudjEuQ3JlYXRlVG9waWNSZXF1ZXN0LkNvbmZpZ0VudHJ5EhUKDXZhbGlkYXRlX29ubHkYBCABKAgaLQoLQ29uZmlnRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI2ChNDcmVhdGVUb3BpY1Jlc3BvbnNlEh8KBXRvcGljGAEgASgLMhAuc2x1aWNlLnYxLlRvcGljIi0KEUxpc3RUb3BpY3NSZXF1ZXN0EhgKEGluY2x1ZGVfaW50ZXJuYWwYASABKAgiNgoSTGlzdFRvcGljc1Jlc3BvbnNlEiAKBnRvcGljcxgBIAMoCzIQLnNsdWljZS52MS5Ub3BpYyJAChREZXNjcmliZVRvcGljUmVxdWVzdBIMCgRuYW1lGAEgASgJEhoKEmluY2x1ZGVfcGFydGl0aW9ucxgCIAEoCCJtChVEZXNjcmliZVRvcGljUmVzcG9uc2USHwoFdG9waWMYASABKAsyEC5zbHVpY2UudjEuVG9waWMSMwoKcGFydGl0aW9ucxgCIAMoCzIfLnNsdWljZS52MS5QYXJ0aXRpb25EZXNjcmlwdGlvbiKeAQoYVXBkYXRlVG9waWNDb25maWdSZXF1ZXN0EgwKBG5hbWUYASABKAkSOQoDc2V0GAIgAygLMiwuc2x1aWNlLnYxLlVwZGF0ZVRvcGljQ29uZmlnUmVxdWVzdC5TZXRFbnRyeRINCgVyZXNldBgDIAMoCRoqCghTZXRFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjwKGVVwZGF0ZVRvcGljQ29uZmlnUmVzcG9uc2USHwoFdG9waWMYASABKAsyEC5zbHVpY2UudjEuVG9waWMiIgoSRGVsZXRlVG9waWNSZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTRGVsZXRlVG9waWNSZXNwb25zZSJPChRBZGRQYXJ0aXRpb25zUmVxdWVzdBIMCgRuYW1lGAEgASgJEhIKCnBhcnRpdGlvbnMYAiABKA0SFQoNdmFsaWRhdGVfb25seRgDIAEoCCI4ChVBZGRQYXJ0aXRpb25zUmVzcG9uc2USHwoFdG9waWMYASABKAsyEC5zbHVpY2UudjEuVG9waWMiGAoWRGVzY3JpYmVDbHVzdGVyUmVxdWVzdCLjAQoXRGVzY3JpYmVDbHVzdGVyUmVzcG9uc2USEgoKY2x1c3Rlcl9pZBgBIAEoCRISCgpnZW5lcmF0aW9uGAIgASgNEi0KB21lbWJlcnMYAyADKAsyHC5zbHVpY2UudjEuTWVtYmVyRGVzY3JpcHRpb24SEgoKY29udHJvbGxlchgEIAEoCRIOCgZ0b3BpY3MYBSABKA0SEgoKcGFydGl0aW9ucxgGIAEoDRIaChJwYXJ0aXRpb25zX29mZmxpbmUYByABKA0SHQoVcGFydGl0aW9uc191bndyaXRhYmxlGAggASgNItMBCgVUb3BpYxIMCgRuYW1lGAEgASgJEhAKCHRvcGljX2lkGAIgASgJEhIKCnBhcnRpdGlvbnMYAyABKA0SLAoGY29uZmlnGAQgAygLMhwuc2x1aWNlLnYxLlRvcGljLkNvbmZpZ0VudHJ5EhAKCGludGVybmFsGAUgASgIEhUKDWNyZWF0ZWRfYXRfbXMYBiABKAMSEAoIZGVsZXRpbmcYByABKAgaLQoLQ29uZmlnRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKhAQoUUGFydGl0aW9uRGVzY3JpcHRpb24SEQoJcGFydGl0aW9uGAEgASgNEg0KBW93bmVyGAIgASgJEg0KBWVwb2NoGAMgASgNEg0KBXBoYXNlGAQgASgJEhgKEGxvZ19zdGFydF9vZmZzZXQYBSABKAMSLwoIc2VnbWVudHMYBiADKAsyHS5zbHVpY2UudjEuU2VnbWVudERlc2NyaXB0aW9uIowBChJTZWdtZW50RGVzY3JpcHRpb24SEgoKc2VnbWVudF9pZBgBIAEoCRIMCgRiYXNlGAIgASgDEgsKA2VuZBgDIAEoAxINCgVwaGFzZRgEIAEoCRIQCghyZXBsaWNhcxgFIAMoCRISCgpvYmplY3Rfa2V5GAYgASgJEhIKCnNpemVfYnl0ZXMYByABKAMi5QEKEU1lbWJlckRlc2NyaXB0aW9uEg8KB3NlcnZpY2UYASABKAkSCgoCaWQYAiABKAkSEAoIaW5zdGFuY2UYAyABKAkSDAoEem9uZRgEIAEoCRI+CgllbmRwb2ludHMYBSADKAsyKy5zbHVpY2UudjEuTWVtYmVyRGVzY3JpcHRpb24uRW5kcG9pbnRzRW50cnkSDwoHdmVyc2lvbhgGIAEoCRIQCghkcmFpbmluZxgHIAEoCBowCg5FbmRwb2ludHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBMtcECgxBZG1pblNlcnZpY2USTAoLQ3JlYXRlVG9waWMSHS5zbHVpY2UudjEuQ3JlYXRlVG9waWNSZXF1ZXN0Gh4uc2x1aWNlLnYxLkNyZWF0ZVRvcGljUmVzcG9uc2USSQoKTGlzdFRvcGljcxIcLnNsdWljZS52MS5MaXN0VG9waWNzUmVxdWVzdBodLnNsdWljZS52MS5MaXN0VG9waWNzUmVzcG9uc2USUgoNRGVzY3JpYmVUb3BpYxIfLnNsdWljZS52MS5EZXNjcmliZVRvcGljUmVxdWVzdBogLnNsdWljZS52MS5EZXNjcmliZVRvcGljUmVzcG9uc2USXgoRVXBkYXRlVG9waWNDb25maWcSIy5zbHVpY2UudjEuVXBkYXRlVG9waWNDb25maWdSZXF1ZXN0GiQuc2x1aWNlLnYxLlVwZGF0ZVRvcGljQ29uZmlnUmVzcG9uc2USTAoLRGVsZXRlVG9waWMSHS5zbHVpY2UudjEuRGVsZXRlVG9waWNSZXF1ZXN0Gh4uc2x1aWNlLnYxLkRlbGV0ZVRvcGljUmVzcG9uc2USWAoPRGVzY3JpYmVDbHVzdGVyEiEuc2x1aWNlLnYxLkRlc2NyaWJlQ2x1c3RlclJlcXVlc3QaIi5zbHVpY2UudjEuRGVzY3JpYmVDbHVzdGVyUmVzcG9uc2USUgoNQWRkUGFydGl0aW9ucxIfLnNsdWljZS52MS5BZGRQYXJ0aXRpb25zUmVxdWVzdBogLnNsdWljZS52MS5BZGRQYXJ0aXRpb25zUmVzcG9uc2ViBnByb3RvMw");
 
 /**
  * @generated from message sluice.v1.CreateTopicRequest
@@ -224,6 +224,54 @@ export const DeleteTopicResponseSchema: GenMessage<DeleteTopicResponse> = /*@__P
   messageDesc(file_sluice_v1_admin, 9);
 
 /**
+ * @generated from message sluice.v1.AddPartitionsRequest
+ */
+export type AddPartitionsRequest = Message<"sluice.v1.AddPartitionsRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * All of them together; more than now.
+   *
+   * @generated from field: uint32 partitions = 2;
+   */
+  partitions: number;
+
+  /**
+   * Check everything, change nothing.
+   *
+   * @generated from field: bool validate_only = 3;
+   */
+  validateOnly: boolean;
+};
+
+/**
+ * Describes the message sluice.v1.AddPartitionsRequest.
+ * Use `create(AddPartitionsRequestSchema)` to create a new message.
+ */
+export const AddPartitionsRequestSchema: GenMessage<AddPartitionsRequest> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_admin, 10);
+
+/**
+ * @generated from message sluice.v1.AddPartitionsResponse
+ */
+export type AddPartitionsResponse = Message<"sluice.v1.AddPartitionsResponse"> & {
+  /**
+   * @generated from field: sluice.v1.Topic topic = 1;
+   */
+  topic?: Topic | undefined;
+};
+
+/**
+ * Describes the message sluice.v1.AddPartitionsResponse.
+ * Use `create(AddPartitionsResponseSchema)` to create a new message.
+ */
+export const AddPartitionsResponseSchema: GenMessage<AddPartitionsResponse> = /*@__PURE__*/
+  messageDesc(file_sluice_v1_admin, 11);
+
+/**
  * @generated from message sluice.v1.DescribeClusterRequest
  */
 export type DescribeClusterRequest = Message<"sluice.v1.DescribeClusterRequest"> & {
@@ -234,7 +282,7 @@ export type DescribeClusterRequest = Message<"sluice.v1.DescribeClusterRequest">
  * Use `create(DescribeClusterRequestSchema)` to create a new message.
  */
 export const DescribeClusterRequestSchema: GenMessage<DescribeClusterRequest> = /*@__PURE__*/
-  messageDesc(file_sluice_v1_admin, 10);
+  messageDesc(file_sluice_v1_admin, 12);
 
 /**
  * @generated from message sluice.v1.DescribeClusterResponse
@@ -290,7 +338,7 @@ export type DescribeClusterResponse = Message<"sluice.v1.DescribeClusterResponse
  * Use `create(DescribeClusterResponseSchema)` to create a new message.
  */
 export const DescribeClusterResponseSchema: GenMessage<DescribeClusterResponse> = /*@__PURE__*/
-  messageDesc(file_sluice_v1_admin, 11);
+  messageDesc(file_sluice_v1_admin, 13);
 
 /**
  * @generated from message sluice.v1.Topic
@@ -339,7 +387,7 @@ export type Topic = Message<"sluice.v1.Topic"> & {
  * Use `create(TopicSchema)` to create a new message.
  */
 export const TopicSchema: GenMessage<Topic> = /*@__PURE__*/
-  messageDesc(file_sluice_v1_admin, 12);
+  messageDesc(file_sluice_v1_admin, 14);
 
 /**
  * @generated from message sluice.v1.PartitionDescription
@@ -381,7 +429,7 @@ export type PartitionDescription = Message<"sluice.v1.PartitionDescription"> & {
  * Use `create(PartitionDescriptionSchema)` to create a new message.
  */
 export const PartitionDescriptionSchema: GenMessage<PartitionDescription> = /*@__PURE__*/
-  messageDesc(file_sluice_v1_admin, 13);
+  messageDesc(file_sluice_v1_admin, 15);
 
 /**
  * @generated from message sluice.v1.SegmentDescription
@@ -430,7 +478,7 @@ export type SegmentDescription = Message<"sluice.v1.SegmentDescription"> & {
  * Use `create(SegmentDescriptionSchema)` to create a new message.
  */
 export const SegmentDescriptionSchema: GenMessage<SegmentDescription> = /*@__PURE__*/
-  messageDesc(file_sluice_v1_admin, 14);
+  messageDesc(file_sluice_v1_admin, 16);
 
 /**
  * @generated from message sluice.v1.MemberDescription
@@ -477,7 +525,7 @@ export type MemberDescription = Message<"sluice.v1.MemberDescription"> & {
  * Use `create(MemberDescriptionSchema)` to create a new message.
  */
 export const MemberDescriptionSchema: GenMessage<MemberDescription> = /*@__PURE__*/
-  messageDesc(file_sluice_v1_admin, 15);
+  messageDesc(file_sluice_v1_admin, 17);
 
 /**
  * Topics and the state of the cluster.
@@ -532,6 +580,14 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof DescribeClusterRequestSchema;
     output: typeof DescribeClusterResponseSchema;
+  },
+  /**
+   * @generated from rpc sluice.v1.AdminService.AddPartitions
+   */
+  addPartitions: {
+    methodKind: "unary";
+    input: typeof AddPartitionsRequestSchema;
+    output: typeof AddPartitionsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_sluice_v1_admin, 0);
