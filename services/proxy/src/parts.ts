@@ -15,6 +15,7 @@ import { consumeService } from "./handlers/consume.ts";
 import { groupService } from "./handlers/group.ts";
 import { produceService } from "./handlers/produce.ts";
 import type { KafkaContext, KafkaSettings } from "./kafka/context.ts";
+import { FetchSessions } from "./kafka/fetch-sessions.ts";
 import { kafkaHandlers } from "./kafka/handlers/index.ts";
 import { KafkaListener, type KafkaDoor, type KafkaEndpoint } from "./kafka/listener.ts";
 import { Topology } from "./kafka/topology.ts";
@@ -185,6 +186,7 @@ export class ProxyParts {
       coordinators: this.#coordinators,
       tails: this.tails,
       offsets: this.#offsets,
+      fetchSessions: new FetchSessions(clock, registry),
       settings: kafkaSettings,
     };
     const doors: KafkaDoor[] = [];

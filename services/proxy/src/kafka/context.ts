@@ -12,6 +12,7 @@ import type { ProducerIds } from "../producer-ids.ts";
 import type { ReadPath } from "../read-path.ts";
 import type { TailCache } from "../tail-cache.ts";
 import type { Topics } from "../topics.ts";
+import type { FetchSessions } from "./fetch-sessions.ts";
 import type { Topology } from "./topology.ts";
 
 /** What a user may set. */
@@ -41,6 +42,7 @@ export interface KafkaContext {
   readonly tails: TailCache;
   readonly positions: Positions;
   readonly offsets: Pick<OwnerOffsets, "confirm">;
+  readonly fetchSessions: FetchSessions;
   readonly metrics: ProxyMetrics;
   readonly settings: KafkaSettings;
 }

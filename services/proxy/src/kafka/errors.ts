@@ -19,10 +19,12 @@ export const KafkaError = {
   invalidConfig: 40,
   invalidRequest: 42,
   fetchSessionIdNotFound: 70,
+  invalidFetchSessionEpoch: 71,
   unknownLeaderEpoch: 75,
   unsupportedCompressionType: 76,
   invalidRecord: 87,
   unknownTopicId: 100,
+  fetchSessionTopicIdError: 106,
   mismatchedEndpointType: 114,
   unsupportedEndpointType: 115,
 } as const;

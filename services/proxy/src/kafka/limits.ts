@@ -30,6 +30,14 @@ export const kafkaLimits = {
   keepAliveMs: 60_000,
   /** Smaller frames are copied out of the chunk that they came in, so that a small record does not hold 64 KiB. */
   viewBytesMin: 4 * KiB,
+  /** Fetch sessions of all connections, and their partitions together. A session unused for `fetchSessionIdleMs` makes room, else there is none. */
+  fetchSessionsMax: 4_096,
+  fetchSessionsPartitionsMax: 100_000,
+  fetchSessionIdleMs: 120_000,
+  /** Of one connection; the one that was begun first goes. */
+  fetchSessionsPerConnectionMax: 4,
+  /** Partitions of one session; a client with more names them each time. */
+  fetchSessionPartitionsMax: 20_000,
   /** Partitions of one fetch that are read at the same time. */
   fetchParallel: 8,
   /** Partitions whose offsets one request looks up at the same time. */

@@ -334,16 +334,6 @@ describe("Fetch", () => {
     ]);
   });
 
-  test("sessions are not served: id 0 is given, another is not known", async () => {
-    await using cluster = new FakeCluster();
-    await cluster.start();
-    await using p = await startProxy(cluster);
-    await cluster.topic("t", 1);
-    await using client = await p.kafka();
-    expect(await client.call(apis.Fetch, 11, ask("t", [[0, 0]], { sessionEpoch: 0 }))).toMatchObject({ errorCode: 0, sessionId: 0 });
-    expect(await client.call(apis.Fetch, 11, { sessionId: 5, sessionEpoch: 1 })).toMatchObject({ errorCode: 70, responses: [] });
-  });
-
   test("a topic that is deleted under a waiting fetch is told", async () => {
     await using cluster = new FakeCluster();
     await cluster.start();

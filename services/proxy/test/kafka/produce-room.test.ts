@@ -172,7 +172,7 @@ describe("a produce while the proxy is full", () => {
     let isTold = false;
     path.onRoom(() => (isTold = true));
     router.atOnce = true;
-    for (const call of [...router.taken]) router.end(call);
+    for (const call of router.taken.slice()) router.end(call);
     free();
     await Promise.all(waiting);
     await clock.advanceAsync(0);

@@ -5,6 +5,7 @@ import {
   type FetchRequest,
   type FetchRequestFetchPartition,
   type FetchResponse,
+  type FetchResponseFetchableTopicResponse,
   type FetchResponsePartitionData,
   type Input,
 } from "@sluice/kafka-wire";
@@ -16,27 +17,25 @@ import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
 import type { KafkaContext } from "../context.ts";
 import { KafkaError, kafkaFailure } from "../errors.ts";
 import { checkLeaderEpoch, type EpochLookUps } from "../leader-epoch.ts";
+import { IDS_FROM, type FetchScope } from "../fetch-sessions.ts";
 import { kafkaLimits } from "../limits.ts";
 import { topicNamed } from "../topic-admin.ts";
 import { topicWithId } from "./metadata.ts";
 
-/** Topics are named by their ids from this version on. */
-const IDS_FROM = 13;
 const READ_COMMITTED = 1;
 
 /**
  * Reads whole batches as they are stored, the one that holds the asked offset first, even when it is larger than the client's limit. Waits until
- * `minBytes` are there, the time is over, a partition has an error, or the proxy drains. There are no sessions: id 0 in the answer makes a client
- * name all its partitions each time.
+ * `minBytes` are there, the time is over, a partition has an error, or the proxy drains. What a client in a session does not name is read all the same.
  */
 export const fetch = (context: KafkaContext): AnyHandler =>
   defineHandler({
     api: apis.Fetch,
     access: { resource: "topic", operation: "read" },
     async handle(request, call) {
-      // The client believes in a session that nobody gave it: a proxy that was here before did not either.
-      if (request.sessionId !== 0) return { errorCode: KafkaError.fetchSessionIdNotFound };
-      const run = new FetchRun(context, request, call);
+      const scope = context.fetchSessions.scope(request, call.version, call.signal);
+      if (scope.errorCode !== 0) return { errorCode: scope.errorCode };
+      const run = new FetchRun(context, request, scope, call);
       try {
         return await run.answer();
       } finally {
@@ -64,15 +63,17 @@ interface TopicParts {
 class FetchRun {
   readonly #context: KafkaContext;
   readonly #request: FetchRequest;
+  readonly #scope: FetchScope;
   readonly #call: KafkaCall;
   readonly #maxBytes: number;
   readonly #epochs: EpochLookUps = new Map();
   #topics: TopicParts[] = [];
   #bytes = 0;
 
-  constructor(context: KafkaContext, request: FetchRequest, call: KafkaCall) {
+  constructor(context: KafkaContext, request: FetchRequest, scope: FetchScope, call: KafkaCall) {
     this.#context = context;
     this.#request = request;
+    this.#scope = scope;
     this.#call = call;
     this.#maxBytes = Math.max(0, Math.min(request.maxBytes, limits.fetchBytesMax));
   }
@@ -83,7 +84,7 @@ class FetchRun {
   async answer(): Promise<Input<FetchResponse>> {
     const { clock, timers, metrics } = this.#context;
     const untilMs = clock.monotonicMs() + Math.min(this.#request.maxWaitMs, timers.fetchWaitMsMax);
-    this.#topics = await inParallel(this.#request.topics, kafkaLimits.topicsParallel, async ({ topic, topicId, partitions }) => ({
+    this.#topics = await inParallel(this.#scope.topics, kafkaLimits.topicsParallel, async ({ topic, topicId, partitions }) => ({
       topic,
       topicId,
       parts: await this.#open(topic, topicId, partitions),
@@ -99,13 +100,19 @@ class FetchRun {
       await this.#wait(open, leftMs);
     }
     metrics.consumeBytes.inc(this.#bytes);
-    return {
-      responses: this.#topics.map(({ topic, topicId, parts: all }) => ({
-        topic,
-        topicId,
-        partitions: all.map((part) => this.#partition(part)),
-      })),
-    };
+    return { sessionId: this.#scope.sessionId, responses: this.#responses() };
+  }
+  #responses(): Input<FetchResponseFetchableTopicResponse>[] {
+    const responses = [];
+    for (const { topic, topicId, parts } of this.#topics) {
+      const partitions = [];
+      for (const part of parts) {
+        const data = this.#partition(part);
+        if (this.#scope.tells(topicId, topic, data, part.bytes)) partitions.push(data);
+      }
+      if (partitions.length > 0) responses.push({ topic, topicId, partitions });
+    }
+    return responses;
   }
 
   async #open(name: string, id: string, partitions: readonly FetchRequestFetchPartition[]): Promise<Part[]> {
