@@ -22,17 +22,21 @@ export async function ensureGrpcurl(): Promise<string | undefined> {
 }
 
 /** Path of a Python that has gRPC and server reflection. Throws, naming what is missing. */
-export async function ensurePythonGrpc(): Promise<string> {
-  const tool = await cachedTool("python-grpc", "1.85.3", join("bin", "python"), async (dir) => {
+export const ensurePythonGrpc = (): Promise<string> =>
+  pythonTool("python-grpc", "1.85.3", PYTHON_PACKAGES, "the test of foreign clients needs");
+
+/** Path of a Python in an environment of its own that has `packages`. Throws, naming what is missing and who needs it. */
+export async function pythonTool(name: string, version: string, packages: readonly string[], whoNeeds: string): Promise<string> {
+  const tool = await cachedTool(name, version, join("bin", "python"), async (dir) => {
     const python = findProgram("python3", ["/usr/bin"]);
-    if (python === undefined) throw new Error("the test of foreign clients needs Python 3, which is not on this machine");
+    if (python === undefined) throw new Error(`${whoNeeds} Python 3, which is not on this machine`);
     try {
       await run(python, ["-m", "venv", dir]);
     } catch {
       await aptInstall(["python3-venv"]);
       await run(python, ["-m", "venv", "--clear", dir]);
     }
-    await run(join(dir, "bin", "python"), ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", ...PYTHON_PACKAGES]);
+    await run(join(dir, "bin", "python"), ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", ...packages]);
   });
   return tool.path;
 }

@@ -12,6 +12,7 @@ export { startKafka, type KafkaOptions, type KafkaServer } from "./kafka-server.
 export { ensureKcat, kcat, startKcat, type KcatResult, type RunningKcat } from "./kcat.ts";
 export { ensureHelm, ensureKubernetesValidate } from "./kubernetes-tools.ts";
 export { freePort, freePorts } from "./ports.ts";
+export { CONFLUENT_KAFKA_VERSION, ensurePythonKafka, KAFKA_PYTHON_VERSION } from "./python-kafka.ts";
 export { ensureS3Server, startS3, type S3Kind, type S3Options, type S3Server, type S3Tool } from "./s3.ts";
 export { startTcpProxy, type TcpProxy, type TcpProxyOptions } from "./tcp-proxy.ts";
 export { tempDir, type TempDir } from "./temp.ts";

@@ -2,6 +2,7 @@ import { ensureGrpcurl, ensurePythonGrpc } from "./grpc-clients.ts";
 import { ensureKafkaLibraries } from "./kafka-jars.ts";
 import { ensureKcat } from "./kcat.ts";
 import { ensureHelm, ensureKubernetesValidate } from "./kubernetes-tools.ts";
+import { ensurePythonKafka } from "./python-kafka.ts";
 import { ensureS3Server } from "./s3.ts";
 import { ensureEtcd34, ensureEtcdCurrent, say, type Tool } from "./tools.ts";
 
@@ -22,6 +23,10 @@ try {
   process.stdout.write(`grpcurl: ${(await ensureGrpcurl()) ?? "none"}\n`);
   process.stdout.write(`kcat: ${await ensureKcat()}\n`);
   process.stdout.write(`Kafka's Java libraries: ${(await ensureKafkaLibraries())?.clientsJar ?? "none"}\n`);
+  // The suites of Python's clients say by themselves what is missing.
+  process.stdout.write(
+    `Python with Kafka's clients: ${(await ensurePythonKafka().catch((error: unknown) => say((error as Error).message))) ?? "none"}\n`,
+  );
   // Only the tests of the chart need these, and say what is missing.
   const helm = await ensureHelm().catch((error: unknown) => say((error as Error).message));
   print("helm", helm ?? undefined);
