@@ -14,7 +14,7 @@ type Properties = Readonly<Record<string, Schema>>;
 
 /** Keys that the chart sets: from other values, from the pod, or as the same for all pods. */
 const SET_BY_CHART =
-  /^(id|zone|host|metadata\..*|cluster\.secret|objectStore\..*|drain\.timeout|data\.folder|listener\..*|timers\.scalePercent)$/;
+  /^(id|zone|host|metadata\..*|cluster\.secret|objectStore\..*|drain\.timeout|data\.folder|tracing\.endpoint|listener\..*|timers\.scalePercent)$/;
 
 const object = (properties: Properties, description?: string): Schema => ({
   type: "object",
@@ -106,6 +106,7 @@ export async function valuesSchema(): Promise<string> {
         existingSecret: text,
       }),
       clusterSecret: object({ existingSecret: text }),
+      tracing: object({ endpoint: { type: "string", pattern: "^(https?://[^/ ]+(/.*)?)?$" } }),
       zone: { type: "string", maxLength: 64 },
       proxy: component(await configOf("proxy"), 1, {
         kafkaOutside: object({

@@ -152,11 +152,23 @@ describe("values that are refused, with the name of the key", () => {
     ["an endpoint without a port", 'metadata={"endpoints":["etcd"]}', /'\/metadata\/endpoints\/0'/],
     ["no endpoint", 'metadata={"endpoints":[]}', /metadata\.endpoints: name an etcd/],
     ["an image that changes under its name", 'image={"tag":"latest"}', /'\/image\/tag'/],
+    ["a collector that is no URL", 'tracing={"endpoint":"collector:4318"}', /'\/tracing\/endpoint'/],
+    ["a collector of one component", 'proxy={"config":{"tracing.endpoint":"http://c:4318"}}', /'tracing\.endpoint' not allowed/],
     ["an object store of an unknown kind", 'objectStore={"url":"ftp://bucket"}', /'\/objectStore\/url'/],
   ];
   test.each(refused)("%s", (_what, set, message) => {
     const { ok, err } = chart.template("minimal", [set]);
     expect({ ok, err }).toEqual({ ok: false, err: expect.stringMatching(message) });
+  });
+});
+
+describe("what clients connect to", () => {
+  test.each(cases)("gRPC and Kafka at the one service, values %s", (name) => {
+    const services = kindsOf(name, "Service").filter((service) => service.metadata.labels["app.kubernetes.io/component"] === "proxy");
+    const ports = services.map(({ spec }) => spec.ports.map((port) => `${port.name} ${port.port}`));
+    expect(ports).toContainEqual(["grpc 7070", "kafka 9092"]);
+    // The pods by themselves, for metrics.
+    expect(ports).toContainEqual(["grpc 7070", "kafka 9092", "metrics 9600"]);
   });
 });
 

@@ -69,13 +69,21 @@ test("what is set arrives", () => {
     "cache.tailBytes": 32 * 1024 * 1024,
     "produce.heldBytesMax": 268_435_456,
     "drain.timeout": 45_000,
+    "tracing.endpoint": "https://collector.example.com:4318/otlp",
+    "tracing.sampleOneIn": 1_000,
     "cluster.secret": "contents of /etc/sluice/cluster/secret",
     "objectStore.url": "s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-west-1",
     "objectStore.accessKey": "contents of /etc/sluice/object-store/accessKey",
     "metadata.endpoints": ["etcd-0.example.com:2379", "etcd-1.example.com:2379"],
     zone: "eu-1a",
   });
+  for (const [service, def] of [
+    ["broker", brokerConfig],
+    ["segment-store", segmentStoreConfig],
+  ] as const)
+    expect(configOf(items, service, def)).toMatchObject({ "tracing.endpoint": "https://collector.example.com:4318/otlp" });
   expect(configOf(items, "controller", controllerConfig)).toMatchObject({ "cluster.shards": 16 });
+  expect(configOf(rendered.get("minimal")!, "broker", brokerConfig)["tracing.endpoint"]).toBeUndefined();
   expect(configOf(rendered.get("trial")!, "segment-store", segmentStoreConfig)).toMatchObject({
     "objectStore.url": "s3://sluice?endpoint=http://rel-sluice-trial-s3:7070&region=us-east-1",
     "objectStore.createBucket": true,

@@ -32,6 +32,7 @@ export async function connect(options: ConnectOptions): Promise<Sluice> {
     clock: options.clock ?? systemClock,
     random: options.random ?? systemRandom,
     onEvent: options.onEvent ?? (() => undefined),
+    tracing: options.tracing,
   });
   const client = new Client(connection, options);
   try {

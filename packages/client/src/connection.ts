@@ -10,6 +10,7 @@ import { Backoff } from "./backoff.ts";
 import { consumeCodecs, produceCodecs } from "./messages.ts";
 import { clientTimers } from "./timing.ts";
 import type { ClientEvent } from "./sluice-types.ts";
+import type { ClientTracing } from "./tracing.ts";
 
 /** An open connection to one proxy. */
 export interface ProxyLink {
@@ -26,6 +27,7 @@ export interface ConnectionOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly onEvent: (event: ClientEvent) => void;
+  readonly tracing?: ClientTracing | undefined;
 }
 
 /** Errors of a proxy that is going away or gone: another one may do better. */
@@ -41,6 +43,8 @@ const LEAVE = new Set(["UNREACHABLE", "OUTCOME_UNKNOWN", "SHUTTING_DOWN", "NOT_R
 export class Connection {
   readonly clock: Clock;
   readonly random: Random;
+  /** Producers and consumers find the application's tracer here. */
+  readonly tracing: ClientTracing | undefined;
   readonly #options: ConnectionOptions;
   readonly #restUntilMs = new Map<string, number>();
   readonly #retired = new Set<ProxyLink>();
@@ -53,6 +57,7 @@ export class Connection {
     this.#options = options;
     this.clock = options.clock;
     this.random = options.random;
+    this.tracing = options.tracing;
     this.#next = options.random.int(options.endpoints.length);
   }
   get endpoint(): string {

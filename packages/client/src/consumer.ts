@@ -21,6 +21,9 @@ interface Chunk {
   readonly nextOffset: number;
   readonly highWatermark: number;
   readonly error: SluiceError | undefined;
+  /** Trace that the batches came by, and when; "" = told already, or none. */
+  traceparent: string;
+  readonly receivedMs: number;
   /** Where decoding goes on. */
   at: number;
 }
@@ -133,6 +136,8 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
       nextOffset: answer.nextOffset,
       highWatermark: answer.highWatermark,
       error,
+      traceparent: answer.traceparent,
+      receivedMs: answer.traceparent === "" ? 0 : this.#connection.clock.wallMs(),
       at: 0,
     });
     if (this.#allReceived()) this.#stream.park();
@@ -279,6 +284,10 @@ export class SluiceConsumer implements Consumer, ConsumeStreamOwner {
     else {
       const batch = { topic, partition, records, nextOffset: Math.min(next, Math.max(end, position)), highWatermark: chunk.highWatermark };
       this.#step = { of: cursor, batch, given: 0 };
+      if (chunk.traceparent !== "") {
+        this.#connection.tracing?.received(topic, partition, records.length, chunk.traceparent, chunk.receivedMs);
+        chunk.traceparent = "";
+      }
     }
   }
 }

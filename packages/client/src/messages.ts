@@ -14,6 +14,8 @@ export interface ProduceCall {
   readonly batches: readonly Uint8Array[];
   readonly expectedBaseOffset: number | undefined;
   readonly fenceToken: number | undefined;
+  /** W3C trace context; undefined = not recorded. */
+  readonly trace: string | undefined;
 }
 /** ProduceStreamResponse. */
 export interface ProduceAnswer {
@@ -39,6 +41,8 @@ export interface ConsumeAnswer {
   seekNumber: number;
   error: number;
   errorMessage: string;
+  /** Trace context of what delivered the batches; "" = not recorded. */
+  traceparent: string;
 }
 
 const utf8 = new TextEncoder();
@@ -48,7 +52,8 @@ const NOTHING = new Uint8Array(0);
 
 export function encodeProduceCall(call: ProduceCall): Gathered {
   const topic = call.topic === "" ? NOTHING : utf8.encode(call.topic);
-  const head = new Uint8Array(HEAD_BYTES + topic.length);
+  const trace = call.trace === undefined ? NOTHING : utf8.encode(call.trace);
+  const head = new Uint8Array(HEAD_BYTES + topic.length + trace.length);
   let at = writeNumber(head, 0, 1, call.id);
   if (topic.length > 0) {
     at = writeBytesHead(head, at, 2, topic.length);
@@ -58,6 +63,11 @@ export function encodeProduceCall(call: ProduceCall): Gathered {
   at = writeNumber(head, at, 3, call.partition);
   if (call.expectedBaseOffset !== undefined) at = writeNumber(head, at, 6, call.expectedBaseOffset);
   if (call.fenceToken !== undefined) at = writeNumber(head, at, 7, call.fenceToken);
+  if (trace.length > 0) {
+    at = writeBytesHead(head, at, 8, trace.length);
+    head.set(trace, at);
+    at += trace.length;
+  }
   let bytes = 0;
   for (const batch of call.batches) bytes += batch.length;
   at = writeBytesHead(head, at, 5, bytes);
@@ -101,6 +111,7 @@ export function decodeConsumeAnswer(bytes: Uint8Array): ConsumeAnswer {
     seekNumber: 0,
     error: 0,
     errorMessage: "",
+    traceparent: "",
   };
   const r = new FieldReader(bytes);
   while (r.next()) {
@@ -113,6 +124,7 @@ export function decodeConsumeAnswer(bytes: Uint8Array): ConsumeAnswer {
     else if (r.field === 10) a.seekNumber = r.number();
     else if (r.field === 11) a.error = r.number();
     else if (r.field === 12) a.errorMessage = r.text();
+    else if (r.field === 13) a.traceparent = r.text();
     else r.skip();
   }
   return a;

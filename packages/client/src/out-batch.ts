@@ -126,6 +126,8 @@ export class OutBatch {
   readonly repeatable: boolean;
   readonly expectedBaseOffset: number | undefined;
   readonly fenceToken: number | undefined;
+  /** Trace context that its servers go on with: that of the first record, or batch, that is being recorded. */
+  trace: string | undefined;
   bytes: Uint8Array;
   /** Goes without company: a write that it was part of was refused. */
   alone = false;
@@ -159,6 +161,7 @@ export class OutBatch {
     repeatable: boolean;
     expectedBaseOffset?: number | undefined;
     fenceToken?: number | undefined;
+    trace?: string | undefined;
   }) {
     this.topic = fields.topic;
     this.partition = fields.partition;
@@ -171,6 +174,7 @@ export class OutBatch {
     this.repeatable = fields.repeatable;
     this.expectedBaseOffset = fields.expectedBaseOffset;
     this.fenceToken = fields.fenceToken;
+    this.trace = fields.trace;
   }
 }
 
@@ -214,6 +218,7 @@ export class OutRun extends OutBatch {
     this.records += batch.records;
     this.bufferBytes += batch.bufferBytes;
     this.runBytes += batch.bytes.length;
+    this.trace ??= batch.trace;
     this.deadlineMs = Math.min(this.deadlineMs, batch.deadlineMs);
   }
   /** Puts a batch at the end of a queue, into the last run where it may. */

@@ -48,6 +48,7 @@ export class PartitionQueue implements BatchOwner {
   #builderBytes = 0;
   #builderSinceMs = 0;
   #builderDeadlineMs = 0;
+  #builderTrace: string | undefined;
   #inFlight = 0;
   /** A retry is due: nothing is sent until it is. */
   #held = false;
@@ -85,9 +86,15 @@ export class PartitionQueue implements BatchOwner {
       this.#builderSinceMs = this.#context.clock.monotonicMs();
       this.#builderDeadlineMs = deadlineMs;
     }
+    if (record.trace !== undefined) this.#trace(record.trace, record.span);
     this.#settlement.add(sink, index, timestampMs);
     this.#builderBytes += record.bytes;
     this.#context.pumpLater(this);
+  }
+  /** The first trace goes with the batch; the spans of others say where they went. */
+  #trace(trace: string, span: PreparedRecord["span"]): void {
+    if (this.#builderTrace === undefined) this.#builderTrace = trace;
+    else if (this.#builderTrace !== trace) span?.link(this.#builderTrace);
   }
   add(batch: OutBatch): void {
     this.#seal();
@@ -229,7 +236,9 @@ export class PartitionQueue implements BatchOwner {
       deadlineMs: this.#builderDeadlineMs,
       settlement: this.#settlement,
       repeatable,
+      trace: this.#builderTrace,
     });
+    this.#builderTrace = undefined;
     if (identity !== undefined) this.#number(batch, identity);
     this.#settlement = new RecordSettlement();
     this.#builderBytes = 0;

@@ -66,9 +66,9 @@ export class ProduceStream {
     this.#unanswered.set(batch.id, batch);
     const topic = batch.topic === this.#lastTopic ? "" : batch.topic;
     this.#lastTopic = batch.topic;
-    const { id, partition, expectedBaseOffset, fenceToken } = batch;
+    const { id, partition, expectedBaseOffset, fenceToken, trace } = batch;
     const batches = batch instanceof OutRun ? batch.parts.map((b) => b.bytes) : [batch.bytes];
-    if (!call.write({ id, topic, partition, batches, expectedBaseOffset, fenceToken })) {
+    if (!call.write({ id, topic, partition, batches, expectedBaseOffset, fenceToken, trace })) {
       this.#full = true;
       void call.drained().then(() => {
         if (this.#call !== call) return;

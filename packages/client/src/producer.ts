@@ -4,10 +4,11 @@ import { asSluiceError, limits, SluiceError } from "@sluice/core/model";
 import { createRecordBuffer, type RecordBuffer } from "./record-buffer.ts";
 import type { Connection } from "./connection.ts";
 import type { Call } from "./admin.ts";
-import { ManyRecords, OneBatch, OneRecord, OutBatch, type RecordSink } from "./out-batch.ts";
+import { ManyRecords, OneBatch, OneRecord, OutBatch, type RecordSink, type Settlement } from "./out-batch.ts";
 import { checkPartition, prepareRecord, type PreparedRecord, toBytes } from "./records.ts";
 import { type ProducerSettings, ProducerCore } from "./producer-core.ts";
 import { clientLimits, clientTimers } from "./timing.ts";
+import { type ClientSpan, sampled, TracedSettlement, TracedSink } from "./tracing.ts";
 import type { BatchMetadata, BatchToSend, Producer, ProducerOptions, ProducerRecord, RecordMetadata } from "./types.ts";
 
 /** Throws INVALID_ARGUMENT. */
@@ -72,7 +73,11 @@ export class SluiceProducer implements Producer {
   }
 
   send(record: ProducerRecord): Promise<RecordMetadata> {
-    return new Promise((resolve, reject) => this.#submit(record, new OneRecord(resolve, reject), 0));
+    return new Promise((resolve, reject) => {
+      const sink = new OneRecord(resolve, reject);
+      const span = this.#connection.tracing?.send(record.topic ?? this.#topic ?? "", 1);
+      this.#submit(record, span === undefined ? sink : new TracedSink(sink, span, 1), 0, span);
+    });
   }
   trySend(record: ProducerRecord): Promise<RecordMetadata> | undefined {
     if (this.#over === undefined && !this.#buffer.hasRoom) return undefined;
@@ -82,7 +87,9 @@ export class SluiceProducer implements Producer {
     if (records.length === 0) return Promise.resolve([]);
     return new Promise((resolve, reject) => {
       const all = new ManyRecords(records.length, resolve, reject);
-      for (let i = 0; i < records.length; i++) this.#submit(records[i] as ProducerRecord, all, i);
+      const span = this.#connection.tracing?.send(records[0]?.topic ?? this.#topic ?? "", records.length);
+      const sink = span === undefined ? all : new TracedSink(all, span, records.length);
+      for (let i = 0; i < records.length; i++) this.#submit(records[i] as ProducerRecord, sink, i, span);
     });
   }
   sendBatch(batch: BatchToSend): Promise<BatchMetadata> {
@@ -92,7 +99,9 @@ export class SluiceProducer implements Producer {
       checkPartition(batch.partition);
       checkInt64("expectedBaseOffset", expectedBaseOffset);
       checkInt64("fenceToken", fenceToken);
-      const bytes = this.#encode(records, topic);
+      const span = this.#connection.tracing?.send(topic, records.length);
+      const { bytes, trace } = this.#encode(records, topic, span);
+      const settlement = traced(new OneBatch(resolve, reject), span);
       const key = toBytes(records[0]?.key, "key");
       this.#submitBatch(
         topic,
@@ -107,14 +116,15 @@ export class SluiceProducer implements Producer {
             records: records.length,
             bufferBytes: bytes.length,
             deadlineMs: this.#connection.clock.monotonicMs() + this.#settings.deliveryTimeoutMs,
-            settlement: new OneBatch(resolve, reject),
+            settlement,
+            trace,
             // A conditional batch that was stored and answered nobody would meet its own offset at the second try, but for its sequence.
             repeatable: this.#settings.idempotent,
             expectedBaseOffset,
             fenceToken,
           });
         },
-        reject,
+        (error) => settlement.failed(error),
       );
     });
   }
@@ -124,6 +134,8 @@ export class SluiceProducer implements Producer {
       const header = parseBatchHeader(batch);
       if (header.totalBytes !== batch.length)
         throw new SluiceError("CORRUPT_BATCH", `${batch.length - header.totalBytes} bytes follow the batch; send one at a time`);
+      const span = this.#connection.tracing?.send(topic, header.recordsCount);
+      const settlement = traced(new OneBatch(resolve, reject), span);
       this.#submitBatch(
         topic,
         partition,
@@ -137,12 +149,13 @@ export class SluiceProducer implements Producer {
             records: header.recordsCount,
             bufferBytes: batch.length,
             deadlineMs: this.#connection.clock.monotonicMs() + this.#settings.deliveryTimeoutMs,
-            settlement: new OneBatch(resolve, reject),
+            settlement,
+            trace: span?.traceparent ?? sampled(this.#traceparent()),
             raw: true,
             repeatable: header.producerId >= 0,
           });
         },
-        reject,
+        (error) => settlement.failed(error),
       );
     });
   }
@@ -177,12 +190,12 @@ export class SluiceProducer implements Producer {
     if (name === undefined || name === "") throw new SluiceError("INVALID_ARGUMENT", "the batch names no topic, nor does the producer");
     return name;
   }
-  #submit(record: ProducerRecord, sink: RecordSink, index: number): void {
+  #submit(record: ProducerRecord, sink: RecordSink, index: number, span: ClientSpan | undefined): void {
     let prepared: PreparedRecord;
     try {
       if (this.#over !== undefined) throw this.#over;
       const { clock } = this.#connection;
-      prepared = prepareRecord(record, this.#topic, clock.wallMs(), this.#traceparent);
+      prepared = prepareRecord(record, this.#topic, clock.wallMs(), this.#traceparent, span);
       const deadlineMs = clock.monotonicMs() + this.#settings.deliveryTimeoutMs;
       if (this.#buffer.take(prepared.bytes)) {
         this.#core.admitRecord(prepared, deadlineMs, sink, index);
@@ -207,7 +220,7 @@ export class SluiceProducer implements Producer {
     make: (partition: number) => OutBatch,
     reject: (error: SluiceError) => void,
   ): void {
-    if (this.#over !== undefined) throw this.#over;
+    if (this.#over !== undefined) return reject(this.#over);
     const deadlineMs = this.#connection.clock.monotonicMs() + this.#settings.deliveryTimeoutMs;
     const admit = (): void => this.#core.admitBatch({ topic, partition, key, bytes, deadlineMs, make, fail: reject });
     if (this.#buffer.take(bytes)) admit();
@@ -216,16 +229,25 @@ export class SluiceProducer implements Producer {
       this.#core.watchDeadlines();
     }
   }
-  #encode(records: readonly ProducerRecord[], topic: string): Uint8Array {
+  #encode(
+    records: readonly ProducerRecord[],
+    topic: string,
+    span: ClientSpan | undefined,
+  ): { readonly bytes: Uint8Array; readonly trace: string | undefined } {
+    let trace: string | undefined;
     const builder = new BatchBuilder({ crc32c, codecs: nativeCodecs, codec: this.#settings.codec, bytesMax: limits.messageBytesCap });
     for (const record of records) {
-      const r = prepareRecord({ ...record, topic }, undefined, this.#connection.clock.wallMs(), this.#traceparent);
+      const r = prepareRecord({ ...record, topic }, undefined, this.#connection.clock.wallMs(), this.#traceparent, span);
+      trace ??= r.trace;
       if (!builder.tryAppend(r.timestampMs, r.key, r.value, r.headers))
         throw new SluiceError("MESSAGE_TOO_LARGE", `${records.length} records do not fit a batch of ${limits.messageBytesCap} bytes`);
     }
-    return builder.close();
+    return { bytes: builder.close(), trace };
   }
 }
+
+const traced = (settlement: Settlement, span: ClientSpan | undefined): Settlement =>
+  span === undefined ? settlement : new TracedSettlement(settlement, span);
 
 function checkInt64(name: string, value: number | undefined): void {
   if (value !== undefined && (!Number.isSafeInteger(value) || value < 0))

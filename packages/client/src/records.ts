@@ -1,6 +1,7 @@
 import { SluiceError } from "@sluice/core/model";
 import type { RecordHeader } from "@sluice/core/log";
 import { clientLimits } from "./timing.ts";
+import { type ClientSpan, sampled } from "./tracing.ts";
 import type { Bytes, ConsumedRecord, Header, HeadersInit, ProducerRecord } from "./types.ts";
 
 const utf8 = new TextEncoder();
@@ -43,6 +44,9 @@ export interface PreparedRecord {
   readonly timestampMs: number;
   /** What it counts for in the buffer. */
   readonly bytes: number;
+  /** Trace context that is being recorded; and the span that it is of, when that is the client's own. */
+  readonly trace: string | undefined;
+  readonly span: ClientSpan | undefined;
 }
 
 /** Throws INVALID_ARGUMENT. */
@@ -51,16 +55,28 @@ export function prepareRecord(
   defaultTopic: string | undefined,
   nowMs: number,
   traceparent: () => string | undefined,
+  span?: ClientSpan,
 ): PreparedRecord {
   const topic = record.topic ?? defaultTopic;
   if (topic === undefined || topic === "") throw new SluiceError("INVALID_ARGUMENT", "the record names no topic, nor does the producer");
   checkPartition(record.partition);
   const key = toBytes(record.key, "key");
   const value = toBytes(record.value, "value");
-  const headers = toHeaders(record.headers, record.traceparent ?? traceparent());
+  const context = record.traceparent ?? span?.traceparent ?? traceparent();
+  const headers = toHeaders(record.headers, context);
   let bytes = clientLimits.recordOverheadBytes + (key?.length ?? 0) + (value?.length ?? 0);
   for (const header of headers) bytes += header.key.length + (header.value?.length ?? 0);
-  return { topic, partition: record.partition, key, value, headers, timestampMs: record.timestampMs ?? nowMs, bytes };
+  return {
+    topic,
+    partition: record.partition,
+    key,
+    value,
+    headers,
+    timestampMs: record.timestampMs ?? nowMs,
+    bytes,
+    trace: span?.traceparent ?? sampled(context),
+    span,
+  };
 }
 export function checkPartition(partition: number | undefined): void {
   if (partition !== undefined && (!Number.isInteger(partition) || partition < 0))

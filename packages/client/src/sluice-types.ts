@@ -1,5 +1,6 @@
 import type { Clock, Random } from "@sluice/runtime";
 import type { GroupConsumer, Groups, SubscribeOptions, TopicPartition } from "./group-types.ts";
+import type { ClientTracing } from "./tracing.ts";
 import type { Admin, Consumer, ConsumerOptions, Producer, ProducerOptions } from "./types.ts";
 
 export interface ConnectOptions {
@@ -15,6 +16,8 @@ export interface ConnectOptions {
   readonly signal?: AbortSignal;
   /** The caller's active W3C trace context, asked once for every record and call; undefined = none. */
   readonly traceparent?: () => string | undefined;
+  /** Spans of the client as part of the application's traces: `openTelemetry(api)`. Default: none. */
+  readonly tracing?: ClientTracing;
   /** Told of state changes. Must not throw. */
   readonly onEvent?: (event: ClientEvent) => void;
   /** Time and randomness for tests; default the system's. Deadlines of single calls always follow the system's clock. */

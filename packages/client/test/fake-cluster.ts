@@ -42,6 +42,8 @@ export class FakeCluster {
   overCreditBytes = 0;
   /** Consume streams break after so many messages; 0 = never. */
   breakConsumeAfter = 0;
+  /** Told with batches that are sent to consumers. */
+  deliveryTrace = "";
   onProduce: (arrival: Arrival) => Verdict = () => "store";
   unaryError: () => ErrorCode | undefined = () => undefined;
   readonly listeners = new Set<() => void>();
@@ -338,6 +340,7 @@ class ConsumeRun {
       nextOffset: BigInt(at.next),
       highWatermark: BigInt(end),
       seekNumber: at.seekNumber,
+      traceparent: this.#cluster.deliveryTrace,
     });
     if (breakConsumeAfter > 0 && ++this.#messages >= breakConsumeAfter) {
       this.#over = true;

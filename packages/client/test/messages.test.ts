@@ -19,6 +19,7 @@ describe("messages by hand", () => {
       batches: fc.array(fc.uint8Array({ maxLength: 400 }), { maxLength: 3 }),
       expectedBaseOffset: fc.option(fc.maxSafeNat(), { nil: undefined }),
       fenceToken: fc.option(fc.maxSafeNat(), { nil: undefined }),
+      trace: fc.option(fc.constant("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), { nil: undefined }),
     });
     fc.assert(
       fc.property(call, (c) => {
@@ -33,6 +34,7 @@ describe("messages by hand", () => {
         });
         expect(Buffer.from(decoded.data.value as Uint8Array).equals(Buffer.concat(c.batches))).toBe(true);
         expect(decoded.expectedBaseOffset).toBe(c.expectedBaseOffset === undefined ? undefined : BigInt(c.expectedBaseOffset));
+        expect(decoded.traceparent).toBe(c.trace ?? "");
         expect(decoded.fenceToken).toBe(c.fenceToken === undefined ? undefined : BigInt(c.fenceToken));
       }),
     );

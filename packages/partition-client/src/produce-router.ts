@@ -1,3 +1,4 @@
+import { encodeAnnotations } from "@sluice/core/log";
 import {
   errorCodeOf,
   errorNumber,
@@ -8,7 +9,7 @@ import {
   type PartitionKey,
   type Timers,
 } from "@sluice/core/model";
-import { produceCodec, producedCodec, type Link, type ProducedMessage, type ProduceMessage } from "@sluice/link";
+import { EMPTY, produceCodec, producedCodec, type Link, type ProducedMessage, type ProduceMessage } from "@sluice/link";
 import type { Clock, Timer } from "@sluice/runtime";
 import type { BrokerLinks } from "./broker-links.ts";
 
@@ -36,6 +37,8 @@ export interface ProduceCall {
   readonly fenceToken: number;
   /** On the monotonic clock. */
   readonly deadlineMs: number;
+  /** Trace parent of a call that is being recorded; goes with every attempt. */
+  readonly trace?: Uint8Array | undefined;
   readonly done: (outcome: ProduceOutcome) => void;
 }
 export interface ProduceRouterOptions {
@@ -208,6 +211,7 @@ export class ProduceRouter {
     m.expectedBaseOffset = call.expectedBaseOffset;
     m.fenceToken = call.fenceToken;
     m.deadlineMs = Math.max(1, Math.ceil(call.deadlineMs - now));
+    m.annotations = call.trace === undefined ? EMPTY : encodeAnnotations({ traceParent: call.trace });
     return link.request(produceCodec, m, call.batch, m.deadlineMs, (frame, problem) => {
       lane.inFlight -= 1;
       if (frame === undefined) {

@@ -1,3 +1,4 @@
+import { decodeAnnotations } from "@sluice/core/log";
 import { errorCodeOf, partitionKey, type ErrorCode, type MemberId, type PartitionId, type PartitionKey } from "@sluice/core/model";
 import {
   FrameType,
@@ -23,8 +24,8 @@ export interface Marks {
   readonly logStart: number;
 }
 export interface TailListener {
-  /** Committed batches from `firstOffset` on. `release` gives the link's credit back: call it when the bytes are done with (copied or evicted). */
-  onData(firstOffset: number, batches: Uint8Array, marks: Marks, release: () => void): void;
+  /** `trace`: of the first batch whose write is being recorded. Committed batches from `firstOffset` on. `release` gives the link's credit back: call it when the bytes are done with (copied or evicted). */
+  onData(firstOffset: number, batches: Uint8Array, marks: Marks, release: () => void, trace?: Uint8Array): void;
   /** Marks alone. A gap shows here: the next data begins at or after `marks.highWatermark`. */
   onMarks(marks: Marks): void;
   /** No owner pushes now; following goes on by itself. */
@@ -140,12 +141,19 @@ export class TailFollower {
       return;
     }
     followed.fromOffset = m.highWatermark;
+    const trace = m.annotations.length === 0 ? undefined : decodeAnnotations(m.annotations).traceParent;
     let released = false;
-    followed.listener.onData(m.firstOffset, payload, marks, () => {
-      if (released) return;
-      released = true;
-      if (!link.closed) link.release(creditBytes);
-    });
+    followed.listener.onData(
+      m.firstOffset,
+      payload,
+      marks,
+      () => {
+        if (released) return;
+        released = true;
+        if (!link.closed) link.release(creditBytes);
+      },
+      trace,
+    );
   }
 
   #subscribe(followed: Followed): void {

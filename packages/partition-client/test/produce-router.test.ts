@@ -1,4 +1,5 @@
 import { describe, expect, test } from "@jest/globals";
+import { decodeAnnotations } from "@sluice/core/log";
 import { errorCodeOf, timers, type ErrorCode } from "@sluice/core/model";
 import { ManualClock } from "@sluice/runtime/testing";
 import { ProduceRouter } from "../src/index.ts";
@@ -14,7 +15,7 @@ function setup(heldBytesMax = 1_000) {
   const router = new ProduceRouter({ clock, timers, links: links.links, heldBytesMax });
   const outcomes: [string, Outcome][] = [];
   const causes = new Map<string, ErrorCode | undefined>();
-  const produce = (name: string, options: { idempotent?: boolean; deadlineMs?: number } = {}): void =>
+  const produce = (name: string, options: { idempotent?: boolean; deadlineMs?: number; trace?: Uint8Array } = {}): void =>
     router.produce({
       partition,
       batch: bytesOf(name),
@@ -22,6 +23,7 @@ function setup(heldBytesMax = 1_000) {
       expectedBaseOffset: -1,
       fenceToken: -1,
       deadlineMs: clock.monotonicMs() + (options.deadlineMs ?? 30_000),
+      trace: options.trace,
       done: (o) => {
         outcomes.push([name, o.code === 0 ? o.baseOffset : errorCodeOf(o.code)]);
         causes.set(name, o.cause);
@@ -51,6 +53,21 @@ describe("produce router", () => {
       ["3", 12],
     ]);
     expect(router.heldBytes).toBe(0);
+  });
+
+  test("the trace parent of a recorded call goes with each of its attempts, and with no other", () => {
+    const { clock, first, produce, prove } = setup();
+    const trace = new Uint8Array(26).fill(7);
+    const traces = (): (number | undefined)[] => first.sent.map((s) => decodeAnnotations(s.message.annotations).traceParent?.[0]);
+    prove();
+    produce("1");
+    produce("2", { trace });
+    produce("3");
+    expect(traces()).toEqual([undefined, 7, undefined]);
+    for (let i = 0; i < 3; i += 1) first.refuse("PARTITION_RECOVERING");
+    clock.advance(30);
+    first.ok(1);
+    expect(traces()).toEqual([7, undefined]);
   });
 
   test("NOT_OWNER in the middle: all that was refused goes to the new owner in the first order", () => {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "@jest/globals";
+import { encodeAnnotations } from "@sluice/core/log";
 import { errorNumber, type ErrorCode } from "@sluice/core/model";
 import { FrameType, type SubscribeMessage } from "@sluice/link";
 import { ManualClock } from "@sluice/runtime/testing";
@@ -12,14 +13,18 @@ function setup() {
   links.up.set(a, link);
   const follower = new TailFollower(clock, links.links);
   const data: { first: number; bytes: number; marks: Marks; release: () => void }[] = [];
+  const traces: (Uint8Array | undefined)[] = [];
   const marks: Marks[] = [];
   const interruptions: ErrorCode[] = [];
   follower.follow(partition, 5, {
-    onData: (first, batches, m, release) => data.push({ first, bytes: batches.length, marks: m, release }),
+    onData: (first, batches, m, release, trace) => {
+      data.push({ first, bytes: batches.length, marks: m, release });
+      traces.push(trace);
+    },
     onMarks: (m) => marks.push(m),
     onInterrupted: (code) => interruptions.push(code),
   });
-  return { clock, links, link, follower, data, marks, interruptions };
+  return { clock, links, link, follower, data, marks, interruptions, traces };
 }
 const subscriptions = (link: FakeLink): (readonly [number, number])[] =>
   link.frames.filter((f) => f.type === FrameType.subscribe).map((f) => [f.number, (f.message as SubscribeMessage).fromOffset] as const);
@@ -37,6 +42,14 @@ describe("tail follower", () => {
     data[0]?.release();
     data[0]?.release();
     expect(link.released).toBe(14);
+  });
+
+  test("the trace of what was pushed is told with it", () => {
+    const { link, follower, traces } = setup();
+    const annotations = encodeAnnotations({ traceParent: new Uint8Array(26).fill(7) });
+    follower.onFrame(link.link, link.tail(1, { epoch: 2, highWatermark: 8, firstOffset: 5, annotations }, stamped(5, 3, 2)));
+    follower.onFrame(link.link, link.tail(1, { epoch: 2, highWatermark: 11, firstOffset: 8 }, stamped(8, 3, 2)));
+    expect(traces.map((trace) => trace?.[0])).toEqual([7, undefined]);
   });
 
   test("a link that dies: interrupted, then subscribed again from where it was", () => {

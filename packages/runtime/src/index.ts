@@ -9,3 +9,4 @@ export * from "./metrics.ts";
 export * from "./random.ts";
 export * from "./repeater.ts";
 export * from "./run-service.ts";
+export * from "./tracing.ts";

@@ -56,6 +56,15 @@ describe("configuration", () => {
     expect(loadConfig(def, { argv: ["--verbose"], env }).verbose).toBe(true);
   });
 
+  test("a name that others share: behind the own name, and empty is nothing", () => {
+    const shared = defineConfig({ "tracing.endpoint": { type: "string", sharedEnvironment: "OTEL_ENDPOINT", doc: "x" } });
+    const endpoint = (given: Record<string, string>, argv: string[] = []) => loadConfig(shared, { env: given, argv })["tracing.endpoint"];
+    expect(endpoint({ OTEL_ENDPOINT: "a" })).toBe("a");
+    expect(endpoint({ OTEL_ENDPOINT: "" })).toBeUndefined();
+    expect(endpoint({ OTEL_ENDPOINT: "a", SLUICE_TRACING_ENDPOINT: "b" })).toBe("b");
+    expect(endpoint({ OTEL_ENDPOINT: "a" }, ["--tracing.endpoint=c"])).toBe("c");
+    expect(configMarkdown(shared)).toContain("`SLUICE_TRACING_ENDPOINT`, else `OTEL_ENDPOINT`");
+  });
   test("a file is named by flag or environment", () => {
     const readFile = (path: string): string => (path === "/etc/s.json" ? '{"workers": 7}' : "{");
     expect(loadConfig(def, { argv: ["--config", "/etc/s.json"], env, readFile }).workers).toBe(7);

@@ -45,3 +45,23 @@ export const sharedConfig = (service: ServiceKind) =>
     ...listenerKeys("health", `127.0.0.1:${HEALTH_PORT}`, "Health and metrics endpoint"),
   });
 export type SharedConfig = ReturnType<typeof sharedConfig>;
+
+/** The keys of the services that records pass through. */
+export const tracingConfig = defineConfig({
+  "tracing.endpoint": {
+    type: "string",
+    sharedEnvironment: "OTEL_EXPORTER_OTLP_ENDPOINT",
+    doc: "OpenTelemetry collector that is sent the spans of traced requests: OTLP over HTTP, such as http://collector:4318. Without it, nothing is recorded.",
+  },
+});
+export type TracingConfig = typeof tracingConfig;
+/** Of the services that requests come in by. */
+export const samplingConfig = defineConfig({
+  "tracing.sampleOneIn": {
+    type: "int",
+    default: 0,
+    max: 1_000_000_000,
+    doc: "One write of so many that come without a trace context begins a trace here; 0 = none. Writes with one are traced when it says so.",
+  },
+});
+export type SamplingConfig = typeof samplingConfig;

@@ -13,8 +13,8 @@ import {
 } from "@sluice/core/model";
 import { openEtcdMetadata, type MetadataStore } from "@sluice/metadata";
 import { openObjectStore, type ObjectStore } from "@sluice/object-store";
-import type { Clock, ConfigOf, Logger, Random } from "@sluice/runtime";
-import type { SharedConfig } from "./config.ts";
+import type { Clock, ConfigOf, Logger, Metrics, Random, Tracer } from "@sluice/runtime";
+import type { SamplingConfig, SharedConfig, TracingConfig } from "./config.ts";
 
 /** Version of the software, told in member records, health endpoints and `--version`. */
 export const VERSION = "0.1.0";
@@ -32,6 +32,8 @@ export interface ServiceEnvironment {
   /** Shared by the services of the cluster; undefined: links ask for no proof. */
   readonly secret: Uint8Array | undefined;
   readonly version: string;
+  /** Absent: no request is recorded, and nothing of OpenTelemetry is loaded. */
+  readonly tracer?: Tracer;
 }
 /** Who a service is. */
 export interface ServiceIdentity {
@@ -68,16 +70,42 @@ async function naming<T>(key: string, work: () => Promise<T>): Promise<T> {
   }
 }
 
+interface Tracing {
+  readonly tracer: Tracer;
+  close(): Promise<void>;
+}
+/** Loads OpenTelemetry when there is somebody to send spans to, and only then. Throws INVALID_CONFIG for what is no URL. */
+async function openTracing(
+  service: ServiceKind,
+  id: string,
+  config: Partial<ConfigOf<TracingConfig["spec"] & SamplingConfig["spec"]>>,
+  parts: { readonly clock: Clock; readonly logger: Logger; readonly metrics?: Metrics },
+): Promise<Tracing | undefined> {
+  const endpoint = config["tracing.endpoint"];
+  if (endpoint === undefined || endpoint === "") return undefined;
+  if (!/^https?:$/.test(URL.parse(endpoint)?.protocol ?? ""))
+    throw new SluiceError("INVALID_CONFIG", `tracing.endpoint: ${JSON.stringify(endpoint)} is no http or https URL`);
+  const { clock, logger, metrics } = parts;
+  const { createTracing } = await import("@sluice/tracing");
+  const name = (what: string): string => `sluice_${metrics?.service}_trace_spans_${what}_total`;
+  const counts = metrics && {
+    exported: metrics.counter(name("exported"), "Spans that the trace collector has taken."),
+    dropped: metrics.counter(name("dropped"), "Spans that found the queue full, or that the collector did not take."),
+  };
+  return createTracing({ service, id, version: VERSION, endpoint, sampleOneIn: config["tracing.sampleOneIn"] ?? 0, clock, logger, counts });
+}
+
 /** Opens what the shared configuration names. Waits for nothing: a metadata store or object store that is away shows at the first call. */
 export async function openEnvironment(
   service: ServiceKind,
-  config: ConfigOf<SharedConfig["spec"]>,
-  parts: { readonly clock: Clock; readonly random: Random; readonly logger: Logger },
+  config: ConfigOf<SharedConfig["spec"]> & Partial<ConfigOf<TracingConfig["spec"] & SamplingConfig["spec"]>>,
+  parts: { readonly clock: Clock; readonly random: Random; readonly logger: Logger; readonly metrics?: Metrics },
 ): Promise<OpenedEnvironment> {
   const { clock, random } = parts;
   const id = config.id ?? `${service}-${random.uuid().slice(0, 8)}`;
   await naming("id", async () => checkName("member", id));
   const logger = parts.logger.child({ id });
+  const tracing = await openTracing(service, id, config, { ...parts, logger });
   const store = openEtcdMetadata({ endpoints: [...config["metadata.endpoints"]], clock, random, logger });
   const accessKey = config["objectStore.accessKey"];
   const secretKey = config["objectStore.secretKey"];
@@ -107,6 +135,7 @@ export async function openEnvironment(
     objectStore,
     secret: secret === undefined ? undefined : utf8.encode(secret),
     version: VERSION,
+    ...(tracing && { tracer: tracing.tracer }),
   };
   return {
     environment,
@@ -114,6 +143,7 @@ export async function openEnvironment(
     async close() {
       await objectStore?.close();
       await store.close();
+      await tracing?.close();
     },
   };
 }

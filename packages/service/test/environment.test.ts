@@ -1,10 +1,10 @@
 import { describe, expect, test } from "@jest/globals";
 import { defineConfig, loadConfig, mergeConfig, silentLogger, systemClock, systemRandom } from "@sluice/runtime";
-import { openEnvironment, sharedConfig } from "../src/index.ts";
+import { openEnvironment, sharedConfig, tracingConfig } from "../src/index.ts";
 import { failureDomain } from "../src/environment.ts";
 
 const parts = { clock: systemClock, random: systemRandom, logger: silentLogger };
-const definition = mergeConfig(sharedConfig("broker"), defineConfig({}));
+const definition = mergeConfig(mergeConfig(sharedConfig("broker"), tracingConfig), defineConfig({}));
 async function open(...argv: string[]) {
   const opened = await openEnvironment("broker", loadConfig(definition, { argv }), parts);
   await opened.close();
@@ -34,7 +34,12 @@ describe("environment", () => {
     ["id", "--id=no/slash"],
     ["objectStore.url", "--objectStore.url=ftp://nowhere"],
     ["objectStore.url", "--objectStore.url=s3://bucket"],
+    ["tracing.endpoint", "--tracing.endpoint=collector:4318"],
   ])("a value that only its user can judge is refused with its key: %s", async (key, flag) => {
     await expect(open(flag)).rejects.toMatchObject({ code: "INVALID_CONFIG", message: expect.stringMatching(`^${key}: `) });
+  });
+  test("a tracer when there is a collector to tell", async () => {
+    expect((await open("--tracing.endpoint=http://127.0.0.1:1")).environment.tracer).toBeDefined();
+    expect(Object.keys((await open()).environment)).not.toContain("tracer");
   });
 });

@@ -1,12 +1,12 @@
 import { limits } from "@sluice/core/model";
 import { defineConfig, listenerKeys, mergeConfig } from "@sluice/runtime";
-import { sharedConfig } from "@sluice/service";
+import { sharedConfig, tracingConfig } from "@sluice/service";
 
 const MiB = 1024 * 1024;
 
 /** Configuration keys of the broker. */
 export const brokerConfig = mergeConfig(
-  sharedConfig("broker"),
+  mergeConfig(sharedConfig("broker"), tracingConfig),
   defineConfig({
     ...listenerKeys("link", "127.0.0.1:7071", "Data link for proxies and coordinators"),
     ...listenerKeys("rpc", "127.0.0.1:7072", "Control calls"),

@@ -4,8 +4,8 @@ import { brokerConfig } from "./config.ts";
 import { createBroker } from "./service.ts";
 
 await runService("broker", brokerConfig, async ({ config, logger, clock, random }) => {
-  const opened = await openEnvironment("broker", config, { logger, clock, random });
   const metrics = createMetrics({ service: "broker" });
+  const opened = await openEnvironment("broker", config, { logger, clock, random, metrics });
   const health = createHealth("broker", clock);
   const healthServer = createHealthServer({
     listener: listenerOf(config, "health"),

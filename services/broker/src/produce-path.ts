@@ -1,5 +1,6 @@
 import {
   BatchCursor,
+  decodeAnnotations,
   newBatchHeader,
   newProducedRun,
   stampAppendTime,
@@ -9,9 +10,18 @@ import {
   type Crc32c,
   type ProducedRun,
 } from "@sluice/core/log";
-import { errorNumber, partitionKey, RESERVED_PREFIX, topicId, topicSettings, type Timers, type TopicRecord } from "@sluice/core/model";
+import {
+  errorCodeOf,
+  errorNumber,
+  partitionKey,
+  RESERVED_PREFIX,
+  topicId,
+  topicSettings,
+  type Timers,
+  type TopicRecord,
+} from "@sluice/core/model";
 import { claimPayload, produceCodec, producedCodec, type Frame, type Link, type ProducedMessage, type ProduceMessage } from "@sluice/link";
-import type { Clock } from "@sluice/runtime";
+import { spanAttributes, type Clock, type Span, type Tracer } from "@sluice/runtime";
 import type { BrokerMetrics } from "./metrics.ts";
 import type { Ownership } from "./ownership.ts";
 import type { AppendOutcome } from "./partition-host.ts";
@@ -26,6 +36,7 @@ export interface ProducePathOptions {
   readonly crc32c: Crc32c;
   readonly metrics: BrokerMetrics;
   readonly ownership: Ownership;
+  readonly tracer?: Tracer | undefined;
   /** Bytes that may wait for their answers in this broker. */
   readonly pendingBytesMax: number;
 }
@@ -66,6 +77,7 @@ export class ProducePath {
     const { ownership, clock, timers, metrics } = this.#options;
     const request = produceCodec.decode(frame, this.#request);
     const { correlation, payload, creditBytes } = frame;
+    const parent = request.annotations.length === 0 ? undefined : decodeAnnotations(request.annotations).traceParent;
     const handle = claimPayload(frame);
     const refuse = (code: number, hint: string | undefined, throttleMs?: number): void => {
       this.#refuse(link, correlation, creditBytes, code, hint, throttleMs);
@@ -91,6 +103,7 @@ export class ProducePath {
     this.#pendingBytes += bytes;
     metrics.appendBytes.inc(bytes);
     metrics.appendBatches.inc(batches);
+    const span = parent === undefined ? undefined : this.#span(parent, host.topic, request.partition, payload.length, records);
     // From here on the machine says when the memory may be used again; until then its places are the pipeline, the links to the nodes and the tail.
     host.append(
       {
@@ -102,14 +115,26 @@ export class ProducePath {
         fenceToken: request.fenceToken,
         deadlineMs: startedMs + (request.deadlineMs > 0 ? request.deadlineMs : timers.produceHoldMs),
         wallMs,
+        trace: span?.context ?? parent,
       },
       (outcome) => {
+        span?.end(outcome.code === 0 ? undefined : errorCodeOf(outcome.code));
         this.#pendingBytes -= bytes;
         metrics.pendingBytes.set(this.#pendingBytes);
         if (outcome.code === 0) metrics.appendSeconds.observe((clock.monotonicMs() - startedMs) / 1000);
         this.#reply(link, correlation, creditBytes, outcome, records, rules.appendTime ? wallMs : -1);
       },
     );
+  }
+
+  #span(parent: Uint8Array, topic: TopicRecord, partition: number, bytes: number, records: number): Span | undefined {
+    return this.#options.tracer?.begin(`append ${topic.name}`, parent, {
+      [spanAttributes.operation]: "append",
+      [spanAttributes.destination]: topic.name,
+      [spanAttributes.partition]: String(partition),
+      [spanAttributes.records]: records,
+      [spanAttributes.bytes]: bytes,
+    });
   }
 
   #reply(link: Link, correlation: number, creditBytes: number, outcome: AppendOutcome, records: number, appendTimeMs: number): void {

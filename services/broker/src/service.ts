@@ -221,6 +221,7 @@ class Parts {
       crc32c,
       metrics: { ...metrics, appendBytes: { inc: (by = 1) => (metrics.appendBytes.inc(by), void (this.#appended += by)) } },
       ownership: this.ownership,
+      tracer: environment.tracer,
       pendingBytesMax: options.pendingBytesMax,
     });
     const { linkListener, rpcListener } = options;

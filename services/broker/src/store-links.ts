@@ -79,7 +79,8 @@ export class StoreLinks {
     m.lastOffset = effect.lastOffset;
     m.lac = effect.lac;
     m.barrier = effect.barrier;
-    m.annotations = effect.payload.length === 0 ? EMPTY : this.#appendTime(effect.appendMs);
+    if (effect.trace !== undefined) m.annotations = encodeAnnotations({ appendTimeMs: effect.appendMs, traceParent: effect.trace });
+    else m.annotations = effect.payload.length === 0 ? EMPTY : this.#appendTime(effect.appendMs);
     const hold = effect.handle as Hold | undefined;
     for (const target of effect.targets) {
       const node = this.#nodes.get(target.replica.node);

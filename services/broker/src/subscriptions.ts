@@ -1,5 +1,6 @@
 import type { CommittedEffect, TailMark } from "@sluice/core/partition";
-import { tailCodec, type Hold, type Link, type TailMessage } from "@sluice/link";
+import { encodeAnnotations } from "@sluice/core/log";
+import { EMPTY, tailCodec, type Hold, type Link, type TailMessage } from "@sluice/link";
 import type { BrokerMetrics } from "./metrics.ts";
 
 /**
@@ -12,7 +13,6 @@ interface Subscriber {
   /** Frames were left out since the last one sent. */
   gap: boolean;
 }
-const EMPTY = new Uint8Array(0);
 /** Small pieces that were committed together travel together, up to this size. */
 const TAIL_FRAME_BYTES_MAX = 256 * 1024;
 
@@ -71,10 +71,14 @@ export class Subscriptions {
     // Data above this frame's end is not told yet: a mark never runs ahead of the data of its own subscription.
     m.highWatermark = Math.min(effect.mark.committed + 1, next);
     m.lastStableOffset = Math.min(effect.mark.lastStable + 1, next);
+    // One trace a frame: who delivers it goes on with that.
+    const traced = effect.trace !== undefined && effect.tracedAt >= from && effect.tracedAt < to;
+    if (traced) m.annotations = encodeAnnotations({ traceParent: effect.trace as Uint8Array });
     const single = to === from + 1;
     const payload = single ? (effect.runs[from] as Uint8Array) : effect.runs.slice(from, to);
     const hold = single ? (effect.handles[from] as Hold | undefined) : holdOfAll(effect.handles.slice(from, to));
     const sent = s.link.writable && s.link.send(tailCodec, s.number, m, payload, 0, hold);
+    if (traced) m.annotations = EMPTY;
     if (!sent) this.#metrics.tailSkips.inc();
     s.gap = !sent;
     return sent;

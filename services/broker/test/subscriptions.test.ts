@@ -1,6 +1,6 @@
 import { describe, expect, test } from "@jest/globals";
 import { crc32c, nativeCodecs } from "@sluice/codec";
-import { BatchBuilder, stampBatch } from "@sluice/core/log";
+import { BatchBuilder, decodeAnnotations, stampBatch } from "@sluice/core/log";
 import { epoch, errorNumber } from "@sluice/core/model";
 import type { CommittedEffect, TailMark } from "@sluice/core/partition";
 import { payloadLength, type Link, type Payload, type TailMessage } from "@sluice/link";
@@ -51,7 +51,17 @@ const committed = (first: number, ...sizes: number[]): CommittedEffect => {
     lasts.push(at - 1);
     return bytes;
   });
-  return { kind: "committed", first, last: at - 1, runs, lasts, handles: runs.map(() => undefined), mark: mark(at - 1) };
+  return {
+    kind: "committed",
+    first,
+    last: at - 1,
+    runs,
+    lasts,
+    handles: runs.map(() => undefined),
+    trace: undefined,
+    tracedAt: -1,
+    mark: mark(at - 1),
+  };
 };
 const subscriptions = (): Subscriptions =>
   new Subscriptions(
@@ -67,6 +77,19 @@ describe("tail subscriptions", () => {
     expect(sent.map((m) => [m.firstOffset, m.highWatermark, m.bytes > 0])).toEqual([
       [10, 10, false],
       [10, 15, true],
+    ]);
+  });
+  test("the trace of a recorded batch travels in the frame that holds it", () => {
+    const { link, sent } = fakeLink();
+    const tails = subscriptions();
+    tails.add(link, 5, undefined);
+    const big = 30_000;
+    tails.push({ ...committed(0, big, big, 1), trace: new Uint8Array(26).fill(7), tracedAt: 1 });
+    tails.push(committed(2 * big + 1, 1));
+    expect(sent.map((m) => [m.firstOffset, decodeAnnotations(m.annotations).traceParent?.[0]])).toEqual([
+      [0, undefined],
+      [big, 7],
+      [2 * big + 1, undefined],
     ]);
   });
   test("a subscriber without room misses data, and is told of the gap when it has room again", () => {

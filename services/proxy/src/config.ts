@@ -1,12 +1,12 @@
 import { limits } from "@sluice/core/model";
 import { defineConfig, listenerKeys, mergeConfig, optionalListenerKeys } from "@sluice/runtime";
-import { sharedConfig } from "@sluice/service";
+import { samplingConfig, sharedConfig, tracingConfig } from "@sluice/service";
 
 const MiB = 1024 * 1024;
 
 /** Configuration keys of the proxy. */
 export const proxyConfig = mergeConfig(
-  sharedConfig("proxy"),
+  mergeConfig(sharedConfig("proxy"), mergeConfig(tracingConfig, samplingConfig)),
   defineConfig({
     ...listenerKeys("grpc", "127.0.0.1:7070", "gRPC for clients"),
     ...listenerKeys("kafka", "127.0.0.1:9092", "Kafka protocol for clients"),

@@ -1,8 +1,8 @@
-import type { Codecs } from "@sluice/core/log";
-import { asSluiceError, errorNumber, SluiceError, type Timers, type TopicRecord } from "@sluice/core/model";
+import { traceParentText, type Codecs } from "@sluice/core/log";
+import { asSluiceError, codeOf, errorNumber, SluiceError, type Timers, type TopicRecord } from "@sluice/core/model";
 import { DataFormat, type ConsumeRequest, type ConsumeSeek, type ConsumeStart, type Position } from "@sluice/proto/v1/consume";
 import type { CallContext, DuplexStream } from "@sluice/rpc";
-import type { Clock } from "@sluice/runtime";
+import { spanAttributes, type Clock, type Span, type Tracer } from "@sluice/runtime";
 import { ConsumeCredit } from "./credit.ts";
 import { proxyLimits, replyBytesMax } from "./limits.ts";
 import type { Positions } from "./positions.ts";
@@ -19,6 +19,7 @@ export interface ConsumeSessionOptions {
   readonly positions: Positions;
   readonly reads: ReadPath;
   readonly onSent: (bytes: number) => void;
+  readonly tracer?: Tracer | undefined;
 }
 /** One partition of the stream. A seek replaces `turn`, and with it whatever was going on. */
 interface Lane {
@@ -215,6 +216,9 @@ export class ConsumeSession {
   /** Sends what was read and moves the reader on. Returns the bytes of data that were sent. */
   async #send(reader: Reader, lane: Lane, answer: ReadAnswer, reserved: number, signal: AbortSignal): Promise<number> {
     const { codecs, onSent } = this.#options;
+    const span = answer.trace === undefined ? undefined : this.#span(reader, lane, answer, answer.trace);
+    const context = span?.context ?? answer.trace;
+    let traceparent = context === undefined ? "" : traceParentText(context);
     let sent = 0;
     const write = async (
       records: Uint8Array | undefined,
@@ -225,21 +229,39 @@ export class ConsumeSession {
       reader.offset = nextOffset;
       sent += bytes;
       lane.ended = false;
-      if (bytes > 0 && !this.#call.write(this.#message(reader, lane, answer, { records, runs }))) await this.#call.drained();
+      if (bytes === 0) return;
+      const message = this.#message(reader, lane, answer, { records, runs, traceparent });
+      // Told once, with the first of its messages.
+      traceparent = "";
+      if (!this.#call.write(message)) await this.#call.drained();
     };
-    if (this.#start?.format === DataFormat.BATCHES) {
-      const runs = withoutControl(answer.runs);
-      let bytes = 0;
-      for (const run of runs) bytes += run.length;
-      await write(undefined, runs, bytes, answer.nextOffset);
-    } else {
-      for (const page of recordPages(answer.runs, reader.offset, replyBytesMax, codecs, reserved)) {
-        if (signal.aborted) break;
-        await write(page.bytes, [], page.bytes.length, page.nextOffset);
+    try {
+      if (this.#start?.format === DataFormat.BATCHES) {
+        const runs = withoutControl(answer.runs);
+        let bytes = 0;
+        for (const run of runs) bytes += run.length;
+        await write(undefined, runs, bytes, answer.nextOffset);
+      } else {
+        for (const page of recordPages(answer.runs, reader.offset, replyBytesMax, codecs, reserved)) {
+          if (signal.aborted) break;
+          await write(page.bytes, [], page.bytes.length, page.nextOffset);
+        }
       }
+    } catch (error) {
+      span?.end(codeOf(error));
+      throw error;
     }
     onSent(sent);
+    span?.end();
     return sent;
+  }
+  #span(reader: Reader, lane: Lane, answer: ReadAnswer, parent: Uint8Array): Span | undefined {
+    return this.#options.tracer?.begin(`deliver ${reader.topic.name}`, parent, {
+      [spanAttributes.operation]: "deliver",
+      [spanAttributes.destination]: reader.topic.name,
+      [spanAttributes.partition]: String(lane.partition),
+      [spanAttributes.bytes]: answer.bytes,
+    });
   }
 
   /** The end is confirmed by the owner: a mark that was pushed may be an old owner's. */
@@ -251,7 +273,7 @@ export class ConsumeSession {
       if (signal.aborted || reader.offset < marks.highWatermark) return;
       lane.ended = true;
       const at = { ...marks, logStart: marks.logStart };
-      this.#call.write(this.#message(reader, lane, at, { records: undefined, runs: [] }, true));
+      this.#call.write(this.#message(reader, lane, at, { records: undefined, runs: [], traceparent: "" }, true));
       this.#settle();
     } catch (error) {
       if (!readCanRetry(error)) throw error;
@@ -262,7 +284,7 @@ export class ConsumeSession {
     reader: Reader,
     lane: Lane,
     marks: Pick<ReadAnswer, "highWatermark" | "lastStableOffset" | "logStart">,
-    data: { readonly records: Uint8Array | undefined; readonly runs: readonly Uint8Array[] },
+    data: Pick<Consumed, "records" | "runs" | "traceparent">,
     endReached = false,
   ): Consumed {
     // Without a mark of the owner, what was read is the least that is committed.
@@ -270,8 +292,7 @@ export class ConsumeSession {
     return {
       topic: reader.topic.name,
       partition: lane.partition,
-      records: data.records,
-      runs: data.runs,
+      ...data,
       nextOffset: reader.offset,
       highWatermark,
       lastStableOffset: marks.lastStableOffset < 0 ? highWatermark : marks.lastStableOffset,
@@ -300,6 +321,7 @@ export class ConsumeSession {
       seekNumber,
       error: errorNumber(error.code),
       errorMessage: error.code === "INTERNAL" ? "internal error; the server's log has the cause" : error.message,
+      traceparent: "",
     });
   }
 

@@ -12,10 +12,10 @@ import { proxyConfig } from "./config.ts";
 import { createProxy } from "./service.ts";
 
 await runService("proxy", proxyConfig, async ({ config, logger, clock, random }) => {
-  const opened = await openEnvironment("proxy", config, { logger, clock, random });
+  const metrics = createMetrics({ service: "proxy" });
+  const opened = await openEnvironment("proxy", config, { logger, clock, random, metrics });
   const { id, zone } = opened.identity;
   const kafkaOutside = optionalListenerOf(config, "kafkaOutside", { id, zone, host: config.host ?? "" });
-  const metrics = createMetrics({ service: "proxy" });
   const health = createHealth("proxy", clock);
   const healthServer = createHealthServer({
     listener: listenerOf(config, "health"),

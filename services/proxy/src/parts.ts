@@ -147,7 +147,7 @@ export class ProxyParts {
     });
     return {
       topics: new Topics(view, store, keys),
-      path: new ProducePath({ clock, router: this.router, encoder, metrics, heldBytesMax }),
+      path: new ProducePath({ clock, router: this.router, encoder, metrics, heldBytesMax, tracer: environment.tracer }),
       reads,
       positions: new Positions({ view, segments: this.#segments, offsets: this.#offsets, codecs: nativeCodecs }),
       producerIds: new ProducerIds(store, keys),
@@ -165,7 +165,7 @@ export class ProxyParts {
       ...(authorizer === undefined ? {} : { authorizer }),
       services: [
         produceService({ clock, timers, topics, path, producerIds }),
-        consumeService({ clock, timers, codecs: nativeCodecs, topics, positions, reads, metrics }),
+        consumeService({ clock, timers, codecs: nativeCodecs, topics, positions, reads, metrics, tracer: environment.tracer }),
         adminService({ clock, timers, view, topics, controller: this.#controller }),
         groupService(this.#coordinators),
       ],

@@ -1,7 +1,7 @@
 import { errorCatalogue, errorCodeOf, errorNumber, SluiceError, type Timers, type TopicRecord } from "@sluice/core/model";
 import type { ProduceCall, ProduceOutcome, ProduceRouter } from "@sluice/partition-client";
 import type { RecordSet } from "@sluice/proto/v1/records";
-import type { Clock } from "@sluice/runtime";
+import { spanAttributes, type Clock, type Span, type Tracer } from "@sluice/runtime";
 import type { BatchEncoder, CheckedBatch } from "./batch-encoder.ts";
 import { proxyLimits } from "./limits.ts";
 import type { ProxyMetrics } from "./metrics.ts";
@@ -15,6 +15,8 @@ export interface ProduceData {
   /** -1 = none. */
   readonly expectedBaseOffset: number;
   readonly fenceToken: number;
+  /** Trace parent of a request that is being recorded. */
+  readonly trace?: Uint8Array | undefined;
 }
 export type ProduceDone = (partition: number, outcome: ProduceOutcome) => void;
 export interface ProducePathOptions {
@@ -23,6 +25,7 @@ export interface ProducePathOptions {
   readonly encoder: BatchEncoder;
   readonly metrics: ProxyMetrics;
   readonly heldBytesMax: number;
+  readonly tracer?: Tracer | undefined;
 }
 
 /** From a checked request to the owner and back. Streams that should not read on wait here until others' batches are answered. */
@@ -99,13 +102,17 @@ export class ProducePath {
   send(
     topic: TopicRecord,
     checked: CheckedBatch,
-    { expectedBaseOffset, fenceToken }: Pick<ProduceData, "expectedBaseOffset" | "fenceToken">,
+    { expectedBaseOffset, fenceToken, trace }: Pick<ProduceData, "expectedBaseOffset" | "fenceToken" | "trace">,
     deadlineMs: number,
     done: ProduceDone,
   ): void {
-    const { clock, router, metrics } = this.#options;
+    const { clock, router, metrics, tracer } = this.#options;
     const startedMs = clock.monotonicMs();
     const bytes = checked.batch.length;
+    const span =
+      tracer !== undefined && (trace !== undefined || tracer.beginsHere())
+        ? beginProduce(tracer, topic.name, checked.partition, bytes, trace)
+        : undefined;
     const call: ProduceCall = {
       partition: { topicId: topic.topicId, partition: checked.partition },
       batch: checked.batch,
@@ -113,7 +120,9 @@ export class ProducePath {
       expectedBaseOffset,
       fenceToken,
       deadlineMs,
+      trace: span?.context ?? trace,
       done: (outcome) => {
+        span?.end(outcome.code === 0 ? undefined : errorCodeOf(outcome.code));
         if (outcome.code === 0) {
           metrics.produceBytes.inc(bytes);
           metrics.produceSeconds.observe((clock.monotonicMs() - startedMs) / 1000);
@@ -137,6 +146,14 @@ function callAll(waiting: Set<() => void>): void {
   const all = [...waiting];
   waiting.clear();
   for (const fn of all) fn();
+}
+function beginProduce(tracer: Tracer, topic: string, partition: number, bytes: number, parent: Uint8Array | undefined): Span | undefined {
+  return tracer.begin(`produce ${topic}`, parent, {
+    [spanAttributes.operation]: "produce",
+    [spanAttributes.destination]: topic,
+    [spanAttributes.partition]: String(partition),
+    [spanAttributes.bytes]: bytes,
+  });
 }
 
 /**

@@ -15,6 +15,8 @@ export interface ReadAnswer {
   readonly highWatermark: number;
   readonly lastStableOffset: number;
   readonly logStart: number;
+  /** Trace parent of a batch that came straight from its owner and whose write is being recorded. */
+  readonly trace?: Uint8Array | undefined;
 }
 export type ReadSource = "tail" | "storage node" | "object";
 export interface ReadOptions {

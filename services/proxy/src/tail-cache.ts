@@ -20,6 +20,8 @@ interface Entry {
   /** Offset after the last record. */
   readonly next: number;
   batches: Uint8Array;
+  /** Of a batch in it whose write is being recorded. */
+  readonly trace: Uint8Array | undefined;
 }
 /** What readers hold. Marks never go back: first by epoch, then by high watermark. */
 export interface Tail {
@@ -32,6 +34,8 @@ export interface TailRead {
   readonly runs: readonly Uint8Array[];
   readonly bytes: number;
   readonly nextOffset: number;
+  /** Of the first entry that has one. */
+  readonly trace: Uint8Array | undefined;
 }
 
 const EMPTY = new Uint8Array(0);
@@ -128,6 +132,7 @@ export class TailCache {
     const runs: Uint8Array[] = [];
     let bytes = 0;
     let nextOffset = offset;
+    let trace: Uint8Array | undefined;
     for (let i = at; i < tail.entries.length; i += 1) {
       const entry = tail.entries[i] as Entry;
       const from = i === at ? this.#batchAt(entry.batches, offset) : 0;
@@ -135,10 +140,11 @@ export class TailCache {
       if (run.length === 0) break;
       runs.push(run);
       bytes += run.length;
+      trace ??= entry.trace;
       nextOffset = this.#cursor.header.lastOffset + 1;
       if (from + run.length < entry.batches.length) break;
     }
-    return runs.length === 0 ? undefined : { runs, bytes, nextOffset };
+    return runs.length === 0 ? undefined : { runs, bytes, nextOffset, trace };
   }
 
   /** Resolves when the tail's version is not `version` (any more), after `timeoutMs`, or when the signal aborts; never rejects. */
@@ -169,11 +175,11 @@ export class TailCache {
 
   #listener(tail: PartitionTail): TailListener {
     return {
-      onData: (firstOffset, batches, marks, release) => {
+      onData: (firstOffset, batches, marks, release, trace) => {
         // Copied into the budget of this cache by reference: the link may go on.
         release();
         if (!this.#advance(tail, marks)) return;
-        this.#add(tail, firstOffset, batches, marks.highWatermark);
+        this.#add(tail, firstOffset, batches, marks.highWatermark, trace);
         wakeAll(tail);
       },
       onMarks: (marks) => {
@@ -194,7 +200,7 @@ export class TailCache {
     return true;
   }
 
-  #add(tail: PartitionTail, firstOffset: number, batches: Uint8Array, highWatermark: number): void {
+  #add(tail: PartitionTail, firstOffset: number, batches: Uint8Array, highWatermark: number, trace: Uint8Array | undefined): void {
     const cursor = this.#cursor.reset(batches);
     let next = firstOffset;
     let end = 0;
@@ -205,7 +211,7 @@ export class TailCache {
     const known = tail.next;
     if (end === 0 || (known !== undefined && next <= known)) return;
     if (known !== undefined && known !== firstOffset) this.#drop(tail);
-    const entry: Entry = { tail, first: firstOffset, next, batches: batches.subarray(0, end) };
+    const entry: Entry = { tail, first: firstOffset, next, batches: batches.subarray(0, end), trace };
     tail.entries.push(entry);
     this.#arrivals.push(entry);
     this.#bytes += end;

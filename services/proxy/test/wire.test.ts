@@ -1,7 +1,7 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, test } from "@jest/globals";
 import { crc32c, nativeCodecs } from "@sluice/codec";
-import { BatchBuilder, codecs } from "@sluice/core/log";
+import { BatchBuilder, codecs, traceParentBytes } from "@sluice/core/log";
 import { ConsumeResponseSchema, FetchResponseSchema } from "@sluice/proto/v1/consume";
 import { ProduceStreamRequestSchema, ProduceStreamResponseSchema } from "@sluice/proto/v1/produce";
 import { RecordSetSchema } from "@sluice/proto/v1/records";
@@ -25,17 +25,28 @@ function joined(encoded: Uint8Array | Gathered): Uint8Array {
   return out;
 }
 
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
 describe("wire codecs agree with the generated code", () => {
   test("ProduceStreamRequest", () => {
     fc.assert(
       fc.property(
-        fc.record({ id: uint32, topic: text, partition: int32, batch: bytes, expected: fc.option(natural), token: fc.option(natural) }),
-        ({ id, topic, partition, batch, expected, token }) => {
+        fc.record({
+          id: uint32,
+          topic: text,
+          partition: int32,
+          batch: bytes,
+          expected: fc.option(natural),
+          token: fc.option(natural),
+          traceparent: fc.constantFrom("", traceparent, `${traceparent.slice(0, -1)}0`, "no context"),
+        }),
+        ({ id, topic, partition, batch, expected, token, traceparent: given }) => {
           const message = create(ProduceStreamRequestSchema, {
             id,
             topic,
             partition,
             data: { case: "batch", value: batch },
+            traceparent: given,
             ...(expected === null ? {} : { expectedBaseOffset: BigInt(expected) }),
             ...(token === null ? {} : { fenceToken: BigInt(token) }),
           });
@@ -48,6 +59,8 @@ describe("wire codecs agree with the generated code", () => {
             records: undefined,
             expectedBaseOffset: expected ?? -1,
             fenceToken: token ?? -1,
+            // Only what asks to be recorded goes on.
+            trace: given === traceparent ? traceParentBytes(traceparent) : undefined,
           });
         },
       ),
@@ -104,6 +117,7 @@ describe("wire codecs agree with the generated code", () => {
       seekNumber: uint32,
       error: uint32,
       errorMessage: text,
+      traceparent: text,
       throttleMs: uint32,
     });
     fc.assert(
@@ -117,6 +131,7 @@ describe("wire codecs agree with the generated code", () => {
         };
         const got = fromBinary(ConsumeResponseSchema, joined(encodeConsumed({ ...m, records: undefined })));
         expect(got).toMatchObject({ topic: m.topic, partition: m.partition, ...same, endReached: m.endReached, seekNumber: m.seekNumber });
+        expect(got.traceparent).toBe(m.traceparent);
         expect([got.error, got.errorMessage, Buffer.compare(got.batches, batches)]).toEqual([m.error, m.errorMessage, 0]);
         const fetched = fromBinary(FetchResponseSchema, joined(encodeFetched({ ...m, records: undefined })));
         expect(fetched).toMatchObject({ ...same, throttleMs: m.throttleMs });

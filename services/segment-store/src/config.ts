@@ -1,13 +1,13 @@
 import { limits, timers } from "@sluice/core/model";
 import { defineConfig, listenerKeys, mergeConfig } from "@sluice/runtime";
-import { sharedConfig } from "@sluice/service";
+import { sharedConfig, tracingConfig } from "@sluice/service";
 
 const MiB = 1024 * 1024;
 const GiB = 1024 * MiB;
 
 /** Configuration keys of the segment store. */
 export const segmentStoreConfig = mergeConfig(
-  sharedConfig("segment-store"),
+  mergeConfig(sharedConfig("segment-store"), tracingConfig),
   defineConfig({
     ...listenerKeys("link", "127.0.0.1:7071", "Data link for brokers and proxies"),
     ...listenerKeys("rpc", "127.0.0.1:7072", "Control calls"),

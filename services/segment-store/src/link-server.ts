@@ -11,6 +11,7 @@ import {
   FrameType,
   listenLinks,
   readCodec,
+  type AppendMessage,
   type Frame,
   type Hold,
   type Link,
@@ -20,6 +21,7 @@ import {
 import type { StoreMetrics } from "./metrics.ts";
 import type { ReplicaHost } from "./replica-host.ts";
 import type { SegmentReader } from "./segment-reader.ts";
+import { spanAttributes, type Span, type Tracer } from "@sluice/runtime";
 
 export interface StoreLinkOptions {
   readonly context: LinkContext;
@@ -27,6 +29,7 @@ export interface StoreLinkOptions {
   readonly host: ReplicaHost;
   readonly reader: SegmentReader;
   readonly metrics: StoreMetrics;
+  readonly tracer?: Tracer | undefined;
 }
 interface Peer {
   readonly link: Link;
@@ -39,13 +42,10 @@ interface Held {
   readonly bytes: number;
   /** Of the payload: the journal has written it then, and nobody else keeps it. */
   readonly hold: Hold;
+  /** Of an append that is being recorded: until it is durable. */
+  readonly span: Span | undefined;
 }
 const EMPTY = new Uint8Array(0);
-
-function appendTimeOf(annotations: Uint8Array): { readonly appendMs?: number } {
-  const { appendTimeMs } = decodeAnnotations(annotations);
-  return appendTimeMs === undefined ? {} : { appendMs: appendTimeMs };
-}
 
 /** The data link of a storage node: appends in, cumulative answers out (all of a group in one frame); reads in, data out. */
 export class StoreLinkServer {
@@ -113,6 +113,7 @@ export class StoreLinkServer {
     }
     metrics.appended(frame.payload.length);
     const hold = claimPayload(frame);
+    const { appendTimeMs, traceParent } = decodeAnnotations(m.annotations);
     const before = host.state.sequence;
     host.append(peer.origin, {
       segmentNumber: m.segmentNumber,
@@ -123,16 +124,26 @@ export class StoreLinkServer {
       lac: m.lac,
       barrier: m.barrier,
       payload: frame.payload,
-      ...(m.annotations.length > 0 && appendTimeOf(m.annotations)),
+      ...(appendTimeMs === undefined ? undefined : { appendMs: appendTimeMs }),
     });
     // Refused, a retry or a barrier: nothing of it waits for the disk.
     if (host.state.sequence !== before && !host.state.failed) {
-      this.#held.push({ sequence: host.state.sequence, link, bytes: credit, hold });
+      const span = traceParent === undefined ? undefined : this.#span(traceParent, m, frame.payload.length);
+      this.#held.push({ sequence: host.state.sequence, link, bytes: credit, hold, span });
       return;
     }
     link.release(credit);
     // A failed journal may still be writing.
     if (!host.state.failed) hold.release();
+  }
+  #span(parent: Uint8Array, m: AppendMessage, bytes: number): Span | undefined {
+    const { host, tracer } = this.#options;
+    return tracer?.begin("journal append", parent, {
+      [spanAttributes.operation]: "append",
+      [spanAttributes.segment]: host.state.byNumber.get(m.segmentNumber)?.key ?? "",
+      [spanAttributes.firstOffset]: m.firstOffset,
+      [spanAttributes.bytes]: bytes,
+    });
   }
   #release(upTo: number): void {
     let released = 0;
@@ -141,6 +152,7 @@ export class StoreLinkServer {
       if (h.sequence > upTo) break;
       released++;
       sums.set(h.link, (sums.get(h.link) ?? 0) + h.bytes);
+      h.span?.end(this.#options.host.state.failed ? "IO_FAILED" : undefined);
       if (!this.#options.host.state.failed) h.hold.release();
     }
     if (released === 0) return;

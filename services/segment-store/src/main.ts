@@ -10,8 +10,8 @@ await runService("segment-store", segmentStoreConfig, async ({ config, logger, c
   const folder = config["data.folder"];
   // A node keeps the name that its folder has; a folder without one is given a name.
   const id = config.id ?? (await formattedNode(nodeDisk, join(folder, "format")));
-  const opened = await openEnvironment("segment-store", id === undefined ? config : { ...config, id }, { logger, clock, random });
   const metrics = createMetrics({ service: "store" });
+  const opened = await openEnvironment("segment-store", id === undefined ? config : { ...config, id }, { logger, clock, random, metrics });
   const health = createHealth("segment-store", clock);
   const healthServer = createHealthServer({
     listener: listenerOf(config, "health"),

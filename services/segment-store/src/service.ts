@@ -211,6 +211,7 @@ class Parts {
       host,
       reader: engine.reader,
       metrics,
+      tracer: environment.tracer,
     });
     this.#rpc = createRpcServer({
       listener: rpcListener,

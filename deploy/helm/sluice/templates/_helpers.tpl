@@ -112,6 +112,9 @@ s3://{{ .Values.trial.s3.bucket }}?endpoint=http://{{ include "sluice.fullname" 
 {{- if $values.clusterSecret.existingSecret -}}
 {{- $_ := set $config "cluster.secret" "file:/etc/sluice/cluster/secret" -}}
 {{- end -}}
+{{- if and $values.tracing.endpoint (has .component (list "proxy" "broker" "segment-store")) -}}
+{{- $_ := set $config "tracing.endpoint" $values.tracing.endpoint -}}
+{{- end -}}
 {{- if eq .component "segment-store" -}}
 {{- $_ := set $config "data.folder" "/var/lib/sluice/journal" -}}
 {{- end -}}

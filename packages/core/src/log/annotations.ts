@@ -48,7 +48,11 @@ export interface Annotations {
 }
 export const NO_ANNOTATIONS: Annotations = Object.freeze({});
 const EMPTY = new Uint8Array(0);
-const TRACE_PARENT_BYTES = 26;
+export const TRACE_PARENT_BYTES = 26;
+const TRACE_ID_AT = 1;
+const PARENT_ID_AT = 17;
+const FLAGS_AT = 25;
+const SAMPLED = 1;
 
 /** Fields in the order in which they are written. */
 function fieldsOf(a: Annotations): UnknownAnnotation[] {
@@ -164,4 +168,20 @@ export function traceParentText(bytes: Uint8Array): string {
   let hex = "";
   for (const byte of bytes) hex += byte.toString(16).padStart(2, "0");
   return `${hex.slice(0, 2)}-${hex.slice(2, 34)}-${hex.slice(34, 50)}-${hex.slice(50, 52)}`;
+}
+
+/** The trace parent of a request that is being recorded; undefined when the text is none, names nothing, or says that nobody records it. */
+export function sampledTraceParent(text: string): Uint8Array | undefined {
+  const bytes = traceParentBytes(text);
+  return bytes !== undefined && isSampled(bytes) ? bytes : undefined;
+}
+/** Of a trace parent in binary: whole, with both ids, and with the flag that asks for recording. */
+export function isSampled(bytes: Uint8Array): boolean {
+  if (bytes.length !== TRACE_PARENT_BYTES || bytes[0] === 0xff || ((bytes[FLAGS_AT] as number) & SAMPLED) === 0) return false;
+  return isNamed(bytes, TRACE_ID_AT, PARENT_ID_AT) && isNamed(bytes, PARENT_ID_AT, FLAGS_AT);
+}
+/** An id of zeros is none. */
+function isNamed(bytes: Uint8Array, from: number, to: number): boolean {
+  for (let i = from; i < to; i++) if (bytes[i] !== 0) return true;
+  return false;
 }

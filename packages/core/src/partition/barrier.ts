@@ -72,6 +72,7 @@ export function sendEmpty(p: Partition, role: Serving, barrier: number, now: num
   const next = firstUnsent === undefined ? p.nextOffset : firstUnsent.first;
   out.push({
     kind: "sendAppend",
+    trace: undefined,
     targets: active.targets,
     epoch: active.segment.epoch,
     base: active.base,

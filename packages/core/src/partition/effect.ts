@@ -93,6 +93,8 @@ export interface SendAppendEffect {
   readonly appendMs: number;
   readonly payload: Uint8Array;
   readonly handle: object | undefined;
+  /** Of the append, when it is being recorded. */
+  readonly trace: Uint8Array | undefined;
 }
 
 /** Answer to an append. `code` undefined = stored on two nodes. Exactly one for each request. */
@@ -140,6 +142,9 @@ export interface CommittedEffect {
   /** Last offset of each piece. */
   readonly lasts: readonly number[];
   readonly handles: readonly (object | undefined)[];
+  /** Trace parent of the first piece that is being recorded, and which one it is; undefined and -1 when none is. */
+  readonly trace: Uint8Array | undefined;
+  readonly tracedAt: number;
   readonly mark: TailMark;
 }
 /**

@@ -122,6 +122,8 @@ export interface AppendInput {
   readonly wallMs: number;
   /** The host's, of the batch's memory: handed back by `released` once no replica needs it. Never looked at. */
   readonly handle?: object | undefined;
+  /** Trace parent of a batch that is being recorded: handed on with everything that is sent of it. Never looked at. */
+  readonly trace?: Uint8Array | undefined;
 }
 
 /** A storage node's answer on the log link. `durable` is cumulative. */

@@ -88,6 +88,7 @@ function admit(p: Partition, role: Serving, input: AppendInput, records: number,
     last: p.nextOffset + records - 1,
     payload: batch,
     handle: input.handle,
+    trace: input.trace,
     batches: input.run?.batches ?? 1,
     crc: header.crc,
     producerId: header.producerId,
@@ -146,6 +147,7 @@ function sendItem(p: Partition, active: ActiveSegment, item: PendingBatch, targe
     appendMs: item.wallMs,
     payload: item.payload,
     handle: item.handle,
+    trace: item.trace,
   });
 }
 
@@ -208,6 +210,8 @@ export function commit(p: Partition, role: Serving, now: number, out: Effect[]):
     const runs: Uint8Array[] = [];
     const lasts: number[] = [];
     const handles: (object | undefined)[] = [];
+    let trace: Uint8Array | undefined;
+    let tracedAt = -1;
     let i = from;
     for (; i < pipeline.items.length; i++) {
       const item = pipeline.items[i] as PendingBatch;
@@ -215,6 +219,10 @@ export function commit(p: Partition, role: Serving, now: number, out: Effect[]):
       runs.push(item.payload);
       lasts.push(item.last);
       handles.push(item.handle);
+      if (item.trace !== undefined && tracedAt < 0) {
+        trace = item.trace;
+        tracedAt = i - from;
+      }
       addToChain(active, item);
       active.committedBytes += item.payload.length;
       if (active.firstAppendMs === 0) active.firstAppendMs = item.wallMs;
@@ -226,7 +234,7 @@ export function commit(p: Partition, role: Serving, now: number, out: Effect[]):
     pipeline.uncommitted = pipeline.from + i;
     if (i === from) return; // a member confirmed half a batch: nothing whole is new
     const first = (pipeline.items[from] as PendingBatch).first;
-    out.push({ kind: "committed", first, last: p.committed, runs, lasts, handles, mark: tailMark(p, role) });
+    out.push({ kind: "committed", first, last: p.committed, runs, lasts, handles, trace, tracedAt, mark: tailMark(p, role) });
     for (let r = from; r < i; r++) acknowledge(p, pipeline.items[r] as PendingBatch, out);
   }
   trim(p, active, out);

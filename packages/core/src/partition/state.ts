@@ -62,6 +62,7 @@ export interface PendingBatch {
   readonly last: number;
   readonly payload: Uint8Array;
   readonly handle: object | undefined;
+  readonly trace: Uint8Array | undefined;
   /** More than one = a run, none of which carries a producer id. */
   readonly batches: number;
   /** Of the first batch. */

@@ -1,6 +1,14 @@
 import { describe, expect, test } from "@jest/globals";
 import * as fc from "fast-check";
-import { decodeAnnotations, encodeAnnotations, NO_ANNOTATIONS, traceParentBytes, traceParentText } from "../../src/log/index.ts";
+import {
+  decodeAnnotations,
+  encodeAnnotations,
+  isSampled,
+  NO_ANNOTATIONS,
+  sampledTraceParent,
+  traceParentBytes,
+  traceParentText,
+} from "../../src/log/index.ts";
 import { codeThrown, join, utf8 } from "./support.ts";
 
 const ms = fc.integer({ min: 0, max: 4_000_000_000_000 });
@@ -90,5 +98,15 @@ describe("annotations", () => {
     expect(bytes).toHaveLength(26);
     expect(traceParentText(bytes)).toBe(text);
     for (const bad of ["", "00", text.toUpperCase(), `${text}-x`, text.replace("a", "g")]) expect(traceParentBytes(bad)).toBeUndefined();
+  });
+
+  test("a trace parent asks for recording when its flag does and it names a trace and a span", () => {
+    const trace = "0af7651916cd43dd8448eb211c80319c";
+    const span = "b7ad6b7169203331";
+    for (const flags of ["01", "03", "ff"]) expect(sampledTraceParent(`00-${trace}-${span}-${flags}`)).toHaveLength(26);
+    const none = [`00-${trace}-${span}-00`, `00-${trace}-${span}-02`, `ff-${trace}-${span}-01`, "", "x"];
+    for (const text of [...none, `00-${"0".repeat(32)}-${span}-01`, `00-${trace}-${"0".repeat(16)}-01`])
+      expect(sampledTraceParent(text)).toBeUndefined();
+    expect(isSampled(new Uint8Array(3).fill(1))).toBe(false);
   });
 });

@@ -112,6 +112,10 @@ function fromEnvironment(
   given: Map<string, Given>,
 ): void {
   const keys = new Map(Object.keys(spec).map((key) => [environmentName(key), key]));
+  for (const [key, { sharedEnvironment: name }] of Object.entries(spec)) {
+    const raw = name === undefined ? undefined : env[name];
+    if (name !== undefined && raw !== undefined && raw !== "") given.set(key, { raw, source: { kind: "environment", name } });
+  }
   const others = new Set(alsoKnown.flatMap((def) => Object.keys(def.spec).map(environmentName)));
   for (const [name, raw] of Object.entries(env)) {
     if (!name.startsWith("SLUICE_") || raw === undefined || globalEnvironment.includes(name)) continue;

@@ -42,7 +42,8 @@ export function configMarkdown(def: ConfigDef): string {
   const rows = Object.entries(def.spec).map(([key, spec]) => {
     const fallback = spec.default === undefined ? (spec.required === true ? "required" : "none") : `\`${formatValue(spec, spec.default)}\``;
     const takes = describeValue(spec) + (spec.secret === true ? "; secret, or file:PATH" : "");
-    return `| \`${key}\` | \`${environmentName(key)}\` | ${takes} | ${fallback} | ${spec.doc.replaceAll("|", "\\|")} |`;
+    const shared = spec.sharedEnvironment === undefined ? "" : `, else \`${spec.sharedEnvironment}\``;
+    return `| \`${key}\` | \`${environmentName(key)}\`${shared} | ${takes} | ${fallback} | ${spec.doc.replaceAll("|", "\\|")} |`;
   });
   return ["| key and flag | environment | takes | default | meaning |", "| --- | --- | --- | --- | --- |", ...rows, ""].join("\n");
 }

@@ -10,6 +10,8 @@ interface Common {
    * command line, where every user of the machine could read it.
    */
   readonly secret?: boolean;
+  /** A name of the environment that programs of many makers share; read when the own name is not given, and ignored when it is empty. */
+  readonly sharedEnvironment?: string;
 }
 interface NumberSpec extends Common {
   /** int: digits. bytes: digits with B, KiB, MiB, GiB, TiB. duration: digits with ms, s, m, h, d; the value is in milliseconds. */

@@ -1,6 +1,6 @@
 import type { Codecs } from "@sluice/core/log";
 import type { Timers } from "@sluice/core/model";
-import type { Clock } from "@sluice/runtime";
+import type { Clock, Tracer } from "@sluice/runtime";
 import type { ProxyMetrics } from "../metrics.ts";
 import type { Positions } from "../positions.ts";
 import type { ReadPath } from "../read-path.ts";
@@ -15,4 +15,5 @@ export interface ConsumeHandlersContext {
   readonly positions: Positions;
   readonly reads: ReadPath;
   readonly metrics: ProxyMetrics;
+  readonly tracer?: Tracer | undefined;
 }

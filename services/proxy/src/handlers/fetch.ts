@@ -1,6 +1,8 @@
-import { SluiceError } from "@sluice/core/model";
+import { sampledTraceParent } from "@sluice/core/log";
+import { codeOf, limits, SluiceError } from "@sluice/core/model";
 import { DataFormat, type FetchRequest } from "@sluice/proto/v1/consume";
 import type { CallContext } from "@sluice/rpc";
+import { spanAttributes } from "@sluice/runtime";
 import { proxyLimits, replyBytesMax } from "../limits.ts";
 import type { ReadAnswer } from "../read-path.ts";
 import { atPartition, checkFormat, recordPages, withoutControl, type RecordPage } from "../record-set.ts";
@@ -13,6 +15,26 @@ import type { ConsumeHandlersContext } from "./consume-context.ts";
  * Throws UNKNOWN_TOPIC, PERMISSION_DENIED, UNKNOWN_PARTITION, INVALID_ARGUMENT, OFFSET_OUT_OF_RANGE, READ_UNAVAILABLE, UNREADABLE_BATCH.
  */
 export async function fetch(context: ConsumeHandlersContext, request: FetchRequest, call: CallContext): Promise<Fetched> {
+  const { tracer } = context;
+  const parent = tracer === undefined ? undefined : sampledTraceParent(call.traceparent);
+  if (tracer === undefined || parent === undefined) return read(context, request, call);
+  const topic = request.topic.slice(0, limits.nameCharsMax);
+  const span = tracer.begin(`fetch ${topic}`, parent, {
+    [spanAttributes.operation]: "fetch",
+    [spanAttributes.destination]: topic,
+    [spanAttributes.partition]: String(request.partition),
+    [spanAttributes.firstOffset]: Number(request.offset),
+  });
+  try {
+    const answer = await read(context, request, call);
+    span?.end();
+    return answer;
+  } catch (error) {
+    span?.end(codeOf(error));
+    throw error;
+  }
+}
+async function read(context: ConsumeHandlersContext, request: FetchRequest, call: CallContext): Promise<Fetched> {
   const { clock, timers, topics, reads, metrics, codecs } = context;
   await call.authorize(request.topic);
   refuseReserved(request.topic);

@@ -1,3 +1,4 @@
+import { sampledTraceParent } from "@sluice/core/log";
 import { errorCodeOf, SluiceError, type Timers } from "@sluice/core/model";
 import type { ProduceOutcome } from "@sluice/partition-client";
 import { ProduceService, type ProduceRequest } from "@sluice/proto/v1/produce";
@@ -52,6 +53,7 @@ async function produce(context: ProduceHandlersContext, request: ProduceRequest,
     records: data.case === "records" ? data.value : undefined,
     expectedBaseOffset: optionalOffset("expected_base_offset", request.expectedBaseOffset),
     fenceToken: optionalOffset("fence_token", request.fenceToken),
+    trace: sampledTraceParent(call.traceparent),
   };
   const deadlineMs = produceDeadline(clock, timers, call.remainingMs());
   const { partition, outcome } = await new Promise<{ partition: number; outcome: ProduceOutcome }>((resolve) => {

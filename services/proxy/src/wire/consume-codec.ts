@@ -19,6 +19,8 @@ export interface Consumed {
   readonly seekNumber: number;
   readonly error: number;
   readonly errorMessage: string;
+  /** "" = not recorded. */
+  readonly traceparent: string;
 }
 export interface Fetched {
   readonly records: Uint8Array | undefined;
@@ -42,6 +44,7 @@ export function encodeConsumed(m: Consumed): Uint8Array | Gathered {
   w.uint32(10, m.seekNumber);
   w.uint32(11, m.error);
   w.string(12, m.errorMessage);
+  w.string(13, m.traceparent);
   return withData(w, 3, m.records, 4, m.runs);
 }
 export function encodeFetched(m: Fetched): Uint8Array | Gathered {

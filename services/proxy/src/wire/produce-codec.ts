@@ -1,4 +1,5 @@
 import { fromBinary } from "@bufbuild/protobuf";
+import { sampledTraceParent } from "@sluice/core/log";
 import { RecordSetSchema, type RecordSet } from "@sluice/proto/v1/records";
 import type { Codec } from "@sluice/rpc";
 import { ProtobufReader, ProtobufWriter, wireTypes } from "./protobuf.ts";
@@ -17,6 +18,8 @@ export interface StreamProduce {
   /** -1 = none. */
   readonly expectedBaseOffset: number;
   readonly fenceToken: number;
+  /** Of a message that is being recorded. */
+  readonly trace: Uint8Array | undefined;
 }
 export interface StreamProduced {
   readonly id: number;
@@ -42,6 +45,7 @@ export function decodeStreamProduce(bytes: Uint8Array): StreamProduce {
   let records: RecordSet | undefined;
   let expectedBaseOffset = -1;
   let fenceToken = -1;
+  let trace: Uint8Array | undefined;
   while (r.next()) {
     switch (r.field) {
       case 1:
@@ -74,11 +78,15 @@ export function decodeStreamProduce(bytes: Uint8Array): StreamProduce {
         r.expect(varint);
         fenceToken = r.int64();
         break;
+      case 8:
+        r.expect(lengthDelimited);
+        trace = sampledTraceParent(utf8.decode(r.view()));
+        break;
       default:
         r.skip();
     }
   }
-  return { id, topic, partition, batch, records, expectedBaseOffset, fenceToken };
+  return { id, topic, partition, batch, records, expectedBaseOffset, fenceToken, trace };
 }
 
 export function encodeStreamProduced(m: StreamProduced): Uint8Array {

@@ -1,0 +1,2 @@
+export * from "./span-queue.ts";
+export * from "./tracer.ts";
