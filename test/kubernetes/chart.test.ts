@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import { connect, type Sluice } from "@sluice/client";
-import { say, tempDir, type TempDir } from "@sluice/test-support";
+import { kcat, say, tempDir, type TempDir } from "@sluice/test-support";
 import { until } from "../e2e/support/cluster.ts";
 import { drill, table, type DrillResult } from "./support/drill.ts";
 import { loadImages, REGISTRY, SERVER_TAG } from "./support/images.ts";
@@ -127,6 +127,25 @@ describe("installation", () => {
         throw new Error(`the drills connect to the service's address ${address} from this machine, and it is not routed here`);
       endpoint = `${address}:7070`;
       client = await connect({ endpoints: [endpoint] });
+    }),
+    120_000,
+  );
+
+  test(
+    "Kafka clients begin at the service, and are led to the pods",
+    watched(async () => {
+      const bootstrap = endpoint.replace(/:7070$/, ":9092");
+      const topic = "from-kafka";
+      await client.admin.createTopic({ name: topic, partitions: 4 });
+      const lines = Array.from({ length: 100 }, (_, i) => `${i}:record ${i}`);
+      const sent = await kcat(["-b", bootstrap, "-P", "-t", topic, "-K:", "-X", "acks=all"], lines.join("\n"));
+      expect({ code: sent.code, err: sent.code === 0 ? "" : sent.err }).toEqual({ code: 0, err: "" });
+      const read = await kcat(["-b", bootstrap, "-C", "-t", topic, "-e", "-q", "-f", "%k:%s\n"]);
+      expect(read.out.trimEnd().split("\n").toSorted()).toEqual(lines.toSorted());
+      const told = (await kcat(["-b", bootstrap, "-L", "-t", topic])).out.match(/(?<= at )\S+/g) ?? [];
+      const proxies = await cluster.pods("proxy");
+      expect(told.toSorted()).toEqual(proxies.map((pod) => `${pod.ip}:9092`).toSorted());
+      await client.admin.deleteTopic(topic);
     }),
     120_000,
   );

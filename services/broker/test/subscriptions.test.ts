@@ -89,6 +89,7 @@ describe("tail subscriptions", () => {
     expect(sent.map((m) => [m.firstOffset, decodeAnnotations(m.annotations).traceParent?.[0]])).toEqual([
       [0, undefined],
       [big, 7],
+      [2 * big, undefined],
       [2 * big + 1, undefined],
     ]);
   });
