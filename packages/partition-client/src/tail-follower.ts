@@ -24,7 +24,10 @@ export interface Marks {
   readonly logStart: number;
 }
 export interface TailListener {
-  /** `trace`: of the first batch whose write is being recorded. Committed batches from `firstOffset` on. `release` gives the link's credit back: call it when the bytes are done with (copied or evicted). */
+  /**
+   * Committed batches from `firstOffset` on. `release` gives the link's credit back: call it when the bytes are done with (copied or evicted).
+   * `trace` is that of the first batch whose write is being recorded.
+   */
   onData(firstOffset: number, batches: Uint8Array, marks: Marks, release: () => void, trace?: Uint8Array): void;
   /** Marks alone. A gap shows here: the next data begins at or after `marks.highWatermark`. */
   onMarks(marks: Marks): void;

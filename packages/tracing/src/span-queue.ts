@@ -1,3 +1,4 @@
+import { ExportResultCode } from "@opentelemetry/core";
 import type { Clock, Logger, Timer } from "@sluice/runtime";
 import type { ReadableSpan, Span, SpanExporter, SpanProcessor } from "@opentelemetry/sdk-trace";
 
@@ -9,7 +10,6 @@ export const SPANS_EXPORTED_MAX = 512;
 export const EXPORT_DELAY_MS = 500;
 /** How long a stop waits for the collector, ms. */
 export const LAST_EXPORT_MS = 2_000;
-const EXPORTED = 0;
 
 /** What becomes of spans, counted. */
 export interface SpanCounts {
@@ -86,7 +86,7 @@ export class SpanQueue implements SpanProcessor {
       const problem = await new Promise<unknown>((resolve) => {
         try {
           exporter.export(spans, ({ code, error }) =>
-            resolve(code === EXPORTED ? undefined : (error ?? new Error("the collector refused"))),
+            resolve(code === ExportResultCode.SUCCESS ? undefined : (error ?? new Error("the collector refused"))),
           );
         } catch (error) {
           resolve(error ?? new Error("the exporter failed"));

@@ -33,7 +33,7 @@ export interface TracingOptions {
 export interface Tracing {
   readonly tracer: Tracer;
   /** Sends what waits, for 2 s at most. */
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
 /**

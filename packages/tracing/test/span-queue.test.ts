@@ -13,7 +13,7 @@ function setup() {
       void requests.push({
         spans: spans.length,
         async answer(problem) {
-          done(problem === undefined ? { code: 0 } : { code: 1, error: problem });
+          done((problem === undefined ? { code: 0 } : { code: 1, error: problem }) as never);
           await clock.advanceAsync(0);
         },
       }),
