@@ -1,4 +1,5 @@
 export { startEtcd, type EtcdOptions, type EtcdServer } from "./etcd.ts";
+export { ensureFranzGoProgram } from "./franz-go.ts";
 export { ensureGrpcurl, ensurePythonGrpc } from "./grpc-clients.ts";
 export {
   ensureKafkaLibraries,
