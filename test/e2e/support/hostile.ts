@@ -48,7 +48,7 @@ export function sendRaw(address: string, chunks: readonly Uint8Array[], quietMs 
 export function rawFrame(
   type: number,
   header: Uint8Array,
-  payload = new Uint8Array(0),
+  payload: Uint8Array = new Uint8Array(0),
   length = 8 + header.length + payload.length,
 ): Buffer {
   const head = Buffer.alloc(FRAME_HEAD_BYTES);
