@@ -18,6 +18,8 @@ export interface ConfigEntry {
   readonly source: number;
   readonly type: number;
   readonly documentation: string;
+  /** Every value that is given for the key, the one in force first; the default last. */
+  readonly synonyms: readonly { readonly name: string; readonly value: string | null; readonly source: number }[];
 }
 /**
  * Keys of a Kafka topic that have one value here: tools read them, and pass them along when they copy or create a topic. Setting one to the value
@@ -64,14 +66,20 @@ const typeOf = (name: TopicConfigKey): number => {
 /** Every key of a topic with its value in force and where that is from. */
 export function describeTopicConfig({ config }: Pick<TopicRecord, "config">): ConfigEntry[] {
   const values = effectiveTopicConfig(config);
-  const ours = (Object.keys(topicConfigKeys) as TopicConfigKey[]).map((name) => ({
-    name,
-    value: values[name],
-    readOnly: false,
-    source: Object.hasOwn(config, name) ? ConfigSource.topic : ConfigSource.default,
-    type: typeOf(name),
-    documentation: topicConfigKeys[name].doc,
-  }));
+  const defaults = effectiveTopicConfig({});
+  const ours = (Object.keys(topicConfigKeys) as TopicConfigKey[]).map((name) => {
+    const isGiven = Object.hasOwn(config, name);
+    const byDefault = { name, value: defaults[name], source: ConfigSource.default };
+    return {
+      name,
+      value: values[name],
+      readOnly: false,
+      source: isGiven ? ConfigSource.topic : ConfigSource.default,
+      type: typeOf(name),
+      documentation: topicConfigKeys[name].doc,
+      synonyms: isGiven ? [{ name, value: values[name], source: ConfigSource.topic }, byDefault] : [byDefault],
+    };
+  });
   const others = Object.entries(fixed).map(([name, { value, type, doc }]) => ({
     name,
     value,
@@ -79,6 +87,7 @@ export function describeTopicConfig({ config }: Pick<TopicRecord, "config">): Co
     source: ConfigSource.default,
     type,
     documentation: doc,
+    synonyms: [{ name, value, source: ConfigSource.default }],
   }));
   return [...ours, ...others].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
@@ -127,5 +136,6 @@ export function describeBrokerConfig(settings: { readonly autoCreateTopics: bool
     source: ConfigSource.staticBroker,
     type,
     documentation,
+    synonyms: [{ name, value, source: ConfigSource.staticBroker }],
   }));
 }

@@ -199,11 +199,18 @@ describe("configuration", () => {
         { resourceType: 8, resourceName: "1", configurationKeys: null },
       ],
       includeDocumentation: true,
+      includeSynonyms: true,
     });
     expect(results.map(({ errorCode }) => errorCode)).toEqual([0, 0, 42, 3, 42]);
     const topic = new Map(results[0]?.configs.map((entry) => [entry.name, entry]));
     expect(topic.get("segment.ms")).toMatchObject({ value: "5000", configSource: 1, readOnly: false, configType: 5 });
     expect(topic.get("cleanup.policy")).toMatchObject({ value: "delete", configSource: 5, readOnly: true });
+    expect(topic.get("segment.ms")?.synonyms).toEqual([
+      { name: "segment.ms", value: "5000", source: 1 },
+      { name: "segment.ms", value: "600000", source: 5 },
+    ]);
+    expect(topic.get("cleanup.policy")?.synonyms).toEqual([{ name: "cleanup.policy", value: "delete", source: 5 }]);
+    expect((await configOf(client, "t", "segment.ms"))?.synonyms).toEqual([]);
     expect(topic.get("retention.ms")?.documentation).not.toBe("");
     expect(results[1]?.configs.find(({ name }) => name === "num.partitions")?.value).toBe("2");
   });

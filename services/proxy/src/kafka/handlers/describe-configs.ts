@@ -19,8 +19,10 @@ export const describeConfigs = (context: KafkaContext): AnyHandler =>
   defineHandler({
     api: apis.DescribeConfigs,
     access: { resource: "topic", operation: "describe" },
-    handle: async ({ resources, includeDocumentation }, call) => ({
-      results: await inParallel(resources, kafkaLimits.topicsParallel, (resource) => one(context, call, resource, includeDocumentation)),
+    handle: async ({ resources, includeDocumentation, includeSynonyms }, call) => ({
+      results: await inParallel(resources, kafkaLimits.topicsParallel, (resource) =>
+        one(context, call, resource, includeDocumentation, includeSynonyms),
+      ),
     }),
   });
 
@@ -29,6 +31,7 @@ async function one(
   call: KafkaCall,
   { resourceType, resourceName, configurationKeys }: DescribeConfigsRequestDescribeConfigsResource,
   withDocumentation: boolean,
+  withSynonyms: boolean,
 ): Promise<Input<DescribeConfigsResponseDescribeConfigsResult>> {
   try {
     const entries = await entriesOf(context, call, resourceType, resourceName);
@@ -39,11 +42,12 @@ async function one(
       resourceName,
       configs: entries
         .filter(({ name }) => asked?.has(name) ?? true)
-        .map(({ name, value, readOnly, source, type, documentation }) => ({
+        .map(({ name, value, readOnly, source, type, documentation, synonyms }) => ({
           name,
           value,
           readOnly,
           configSource: source,
+          synonyms: withSynonyms ? synonyms : [],
           isSensitive: false,
           configType: type,
           documentation: withDocumentation ? documentation : null,
