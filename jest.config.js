@@ -15,6 +15,12 @@ const kind = (name, testMatch, testPathIgnorePatterns = []) => ({
   testPathIgnorePatterns: ["/node_modules/", ...testPathIgnorePatterns],
 });
 
+// Of interop: what only the whole run does, and what needs a checkout of somebody's repository (test/interop/README.md).
+const leftOut = [
+  ...(process.env["SLUICE_INTEROP"] === "full" ? [] : ["\\.full\\.test\\.ts$"]),
+  ...((process.env["SLUICE_INTEROP_CHECKOUT"] ?? "") === "" ? ["\\.checkout\\.test\\.ts$"] : []),
+];
+
 export default {
   projects: [
     kind(
@@ -26,7 +32,7 @@ export default {
     kind("repo", ["<rootDir>/test/repo/**/*.test.ts"]),
     kind("chart", ["<rootDir>/test/chart/**/*.test.ts"]),
     kind("e2e", ["<rootDir>/test/e2e/**/*.test.ts"]),
-    kind("interop", ["<rootDir>/test/interop/**/*.test.ts"], process.env["SLUICE_INTEROP"] === "full" ? [] : ["\\.full\\.test\\.ts$"]),
+    kind("interop", ["<rootDir>/test/interop/**/*.test.ts"], leftOut),
     kind("kubernetes", ["<rootDir>/test/kubernetes/**/*.test.ts"]),
   ],
   maxWorkers: 2,

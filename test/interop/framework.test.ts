@@ -23,6 +23,8 @@ describe("a suite is judged by its difference from a real Kafka", () => {
   test("a reason on the list makes it known, but only where it does differ", () => {
     expect(judge([passed("a"), failed("b")], baseline, { b: "why" })).toEqual({ differences: [], known: [{ name: "b", reason: "why" }] });
     expect(judge([passed("a"), passed("b")], baseline, { b: "why" })).toEqual({ differences: [], known: [] });
+    expect(judge([passed("a"), failed("b")], baseline, [[/^b/, "why"]]).known).toEqual([{ name: "b", reason: "why" }]);
+    expect(judge([passed("a"), passed("b")], baseline, [[/^x/, "why"]]).differences).toHaveLength(1);
     expect(judge([passed("a"), passed("b")], baseline, { x: "why" }).differences).toHaveLength(1);
   });
   test("a short form is held against what it runs", () =>

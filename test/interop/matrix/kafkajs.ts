@@ -2,7 +2,7 @@ import { compressionsAlgorithms } from "@platformatic/kafka";
 import { CompressionCodecs, CompressionTypes, Kafka, logLevel, type IHeaders } from "kafkajs";
 import { CODECS, type Codec, type MatrixClient, type Place, type ReadRecord } from "./client.ts";
 
-const types: Readonly<Record<Codec, CompressionTypes>> = {
+export const codecTypes: Readonly<Record<Codec, CompressionTypes>> = {
   none: CompressionTypes.None,
   gzip: CompressionTypes.GZIP,
   snappy: CompressionTypes.Snappy,
@@ -13,7 +13,7 @@ const brought = CompressionCodecs as Record<number, () => object>;
 // It brings gzip alone, and takes the others from who has them.
 for (const codec of ["snappy", "lz4", "zstd"] as const) {
   const { compressSync, decompressSync } = compressionsAlgorithms[codec];
-  brought[types[codec]] = () => ({
+  brought[codecTypes[codec]] = () => ({
     compress: (encoder: { readonly buffer: Buffer }) => Promise.resolve(compressSync(encoder.buffer)),
     decompress: (data: Buffer) => Promise.resolve(decompressSync(data)),
   });
@@ -57,7 +57,7 @@ export const kafkajsClient: MatrixClient = {
           headers: toHeaders(headers),
           timestamp: String(timestamp),
         }));
-      const [stored] = await producer.send({ topic, acks: -1, compression: types[codec], messages });
+      const [stored] = await producer.send({ topic, acks: -1, compression: codecTypes[codec], messages });
       const base = Number(stored?.baseOffset);
       places.push(...messages.map(({ partition }, i) => ({ partition, offset: base + i })));
     }

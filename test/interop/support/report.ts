@@ -37,7 +37,8 @@ export interface Baseline extends Omit<SuiteResult, "known"> {
   readonly names: readonly string[];
 }
 
-const file = (folder: "results" | "baselines", client: string, suite: string): string => join(home, folder, `${client}-${suite}.json`);
+const file = (folder: "results" | "baselines", client: string, suite: string): string =>
+  join(home, folder, `${client}-${suite.replaceAll(" ", "-")}.json`);
 const today = (): string => new Date().toISOString().slice(0, 10);
 function write(path: string, value: object): void {
   mkdirSync(join(path, ".."), { recursive: true });

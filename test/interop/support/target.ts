@@ -1,6 +1,6 @@
 import { startKafka, type KafkaServer } from "@sluice/test-support";
 import { TestCluster } from "../../e2e/support/cluster.ts";
-import { againstKafka } from "./form.ts";
+import { againstKafka, runningKafka } from "./form.ts";
 
 export interface TargetOptions {
   readonly name: string;
@@ -27,7 +27,8 @@ export interface Target extends AsyncDisposable {
 export async function startTarget(options: TargetOptions): Promise<Target> {
   const partitions = `${options.partitions ?? 1}`;
   if (againstKafka) {
-    const kafka = await startKafka({ properties: { "num.partitions": partitions, ...options.kafka } });
+    if (runningKafka !== "") return running(runningKafka);
+    const kafka = await startKafka({ jvm: ["-XX:TieredStopAtLevel=1"], properties: { "num.partitions": partitions, ...options.kafka } });
     return {
       kind: "kafka",
       addresses: kafka.addresses,
@@ -50,3 +51,14 @@ export async function startTarget(options: TargetOptions): Promise<Target> {
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
 }
+
+/** A Kafka that somebody else has started, and ends. */
+const running = (bootstrap: string): Target => ({
+  kind: "kafka",
+  addresses: bootstrap.split(","),
+  bootstrap,
+  cluster: undefined,
+  kafka: undefined,
+  run: (part) => part(),
+  [Symbol.asyncDispose]: () => Promise.resolve(),
+});

@@ -11,8 +11,10 @@ import { findProgram, run } from "./tools.ts";
  * A real Apache Kafka, what Sluice is compared with: three brokers that are their own KRaft controllers, three replicas of everything.
  */
 const CLUSTER_ID = "c2x1aWNlLXRlc3RzLWthZg";
-const READY_TIMEOUT_MS = 90_000;
+const READY_TIMEOUT_MS = 300_000;
 const CONNECT_TIMEOUT_MS = 500;
+/** Of a JVM that lives for seconds. */
+const QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
 export interface KafkaOptions {
   /** Default 3. */
@@ -21,6 +23,8 @@ export interface KafkaOptions {
   readonly properties?: Readonly<Record<string, string>>;
   /** Of each broker; default 512. */
   readonly heapMiB?: number;
+  /** More options of each broker's JVM. */
+  readonly jvm?: readonly string[];
   /** Where data lies; default a temporary folder, which goes with the cluster. */
   readonly dir?: string;
 }
@@ -97,6 +101,7 @@ export async function startKafka(options: KafkaOptions = {}): Promise<KafkaServe
       await writeFile(log4j, LOG4J);
       const classPath = ["-cp", `${jars}/*`];
       await run(java, [
+        ...QUICK,
         ...classPath,
         `-Dlog4j2.configurationFile=${log4j}`,
         "kafka.tools.StorageTool",
@@ -111,6 +116,7 @@ export async function startKafka(options: KafkaOptions = {}): Promise<KafkaServe
         `-Xmx${heap}m`,
         `-Xms${heap}m`,
         "-XX:+UseG1GC",
+        ...(options.jvm ?? []),
         `-Dlog4j2.configurationFile=${log4j}`,
         ...classPath,
         "kafka.Kafka",

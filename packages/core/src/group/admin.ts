@@ -136,8 +136,8 @@ export interface AdminDecision {
 export function decideDelete(state: ShardState, classics: Classics, key: GroupName): AdminDecision {
   const found = describeGroup(state, classics, key);
   if (found === undefined) return { records: [], code: "GROUP_NOT_FOUND" };
-  const pending = classicOf(classics, key.tenant, key.group)?.pending.size ?? 0;
-  if (found.members.length > 0 || pending > 0) return { records: [], code: "NON_EMPTY_GROUP" };
+  // A client that was only told its id is no member, and may never come back: it does not hold the group, as with Kafka.
+  if (found.members.length > 0) return { records: [], code: "NON_EMPTY_GROUP" };
   return { records: [{ kind: "gone", key }], code: undefined };
 }
 

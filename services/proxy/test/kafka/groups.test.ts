@@ -85,6 +85,13 @@ describe("members of classic groups", () => {
       }),
     ));
 
+  test("JoinGroup: one that a later one replaced is no error of the application", () =>
+    scene({ joinGroup: () => refusal("REBALANCE_IN_PROGRESS") }, async ({ client }) =>
+      inEveryVersion(apis.JoinGroup, async (version) =>
+        expect(await client.call(apis.JoinGroup, version, join(version))).toMatchObject({ errorCode: 15 }),
+      ),
+    ));
+
   test("SyncGroup in every version", () =>
     scene({ syncGroup: () => ({ protocolType: "consumer", protocol: "range", assignment: bytes(7) }) }, async ({ client, cluster }) =>
       inEveryVersion(apis.SyncGroup, async (version) => {

@@ -1,3 +1,4 @@
+import { errorCatalogue } from "@sluice/core/model";
 import { apis, type Input, type JoinGroupRequest, type JoinGroupResponse } from "@sluice/kafka-wire";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
 import type { KafkaContext } from "../context.ts";
@@ -9,6 +10,12 @@ import { kafkaLimits } from "../limits.ts";
 const MEMBER_ID_FROM = 4;
 const SKIP_FROM = 9;
 const NULL_FROM = 7;
+
+/**
+ * A join that a later one of the same member has replaced. librdkafka gives a rebalance that is told here to the application as an error; it joins again
+ * when the coordinator is not available.
+ */
+const SUPERSEDED = errorCatalogue.REBALANCE_IN_PROGRESS.number;
 
 /**
  * Waits for the other members as long as the member itself says. As with Kafka, later requests of the same connection wait behind it: clients have a
@@ -51,7 +58,7 @@ async function join(context: KafkaContext, request: JoinGroupRequest, call: Kafk
     ),
   );
   return {
-    errorCode: groupAnswerCode(answer.error),
+    errorCode: answer.error === SUPERSEDED ? KafkaError.coordinatorNotAvailable : groupAnswerCode(answer.error),
     generationId: answer.generation,
     ...protocolOf(call, answer.protocolType, answer.protocol),
     leader: answer.leader,
