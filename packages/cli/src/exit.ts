@@ -11,7 +11,7 @@ export const exitCodes = {
   unacknowledged: 3,
   /** `consume`: the log does not have, or no longer has, the position. */
   outOfRange: 4,
-  /** `standalone`: another process uses the data folder. */
+  /** `standalone`, `cluster up`: another process uses the data folder, or it holds something else. */
   folderInUse: 5,
   /** Interrupted (Ctrl-C, SIGTERM) before the work that was asked for was complete. */
   interrupted: 130,
@@ -31,7 +31,10 @@ export class CommandFailure extends Error {
 }
 
 const EXIT_CODES: Partial<Record<ErrorCode, number>> = {
+  INVALID_ARGUMENT: exitCodes.usage,
+  INVALID_NAME: exitCodes.usage,
   INVALID_CONFIG: exitCodes.usage,
+  INVALID_GROUP: exitCodes.usage,
   OFFSET_OUT_OF_RANGE: exitCodes.outOfRange,
   FOLDER_IN_USE: exitCodes.folderInUse,
 };

@@ -4,7 +4,7 @@ import { exitCodes, explain, messageOf } from "./exit.ts";
 import { outputFormats, type OutputFormat } from "./output.ts";
 import { type FromPosition, parseFrom, parseTo, parseUntil, type UntilPosition } from "./position.ts";
 import type { Terminal } from "./terminal.ts";
-import { byteSize, pair, uniquePairs, wholeNumber } from "./values.ts";
+import { byteSize, notEmpty, pair, uniquePairs, wholeNumber } from "./values.ts";
 import { VERSION } from "./version.ts";
 
 /** Names and flags are fixed: other tools call them. What a command does is loaded when it is called. */
@@ -44,7 +44,10 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
     .helpOption("-h, --help", "print help")
     .showHelpAfterError("(add --help for the flags)")
     .configureHelp({ showGlobalOptions: false })
-    .configureOutput({ writeOut: (text) => void terminal.out(text), writeErr: (text) => terminal.note(text.trimEnd()) })
+    .configureOutput({
+      writeOut: (text) => void terminal.out(text).catch(() => undefined),
+      writeErr: (text) => terminal.note(text.trimEnd()),
+    })
     .exitOverride();
   addStandalone(program, terminal, run);
   addCluster(program, terminal, run);
@@ -52,12 +55,15 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
   addGroup(program, terminal, run);
   addData(program, terminal, run);
   try {
-    await program.parseAsync([...argv], { from: "user" });
+    await program.parseAsync([...argv], { from: "user" }).catch((error: unknown) => {
+      if (!isCommanderError(error)) throw error;
+      code = error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
+    });
+    await terminal.flush();
     return code;
   } catch (error) {
-    if (isCommanderError(error)) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
     const { text, exitCode } = explain(error);
-    terminal.note(text);
+    if (exitCode !== exitCodes.ok) terminal.note(text);
     return exitCode;
   }
 }
@@ -287,7 +293,11 @@ function addData(program: Command, terminal: Terminal, run: Runner): void {
     .option("--until <position>", "stop before: an offset, @TIME, or end (as it is at the start)", parsed(parseUntil))
     .option("--partition <n>", "this partition alone (default: all)", number("--partition", 0, PARTITIONS_MAX))
     .option("--exit-on-end", "stop at the end, as it is at the start, instead of waiting for more")
-    .option("--group <name>", "read as a member of this group: share the partitions, go on where it was, commit what was written out")
+    .option(
+      "--group <name>",
+      "read as a member of this group: share the partitions, go on where it was, commit what was written out",
+      parsed(notEmpty("--group")),
+    )
     .addOption(
       new Option("-o, --output <format>", "value: the values, one a line; jsonl: everything of a record")
         .choices(["value", "jsonl"])

@@ -1,10 +1,13 @@
 import { writeSync } from "node:fs";
 import type { Readable } from "node:stream";
-import { exitCodes } from "./exit.ts";
+import { CommandFailure, exitCodes } from "./exit.ts";
 
 /** The command's side of the process: data goes to `out`, everything else to `note`. Tests put their own in. */
 export interface Terminal {
-  /** Standard output. Resolves when more may be written; rejects with EPIPE's quiet exit when the reader has gone. */
+  /**
+   * Standard output. Resolves when the system has taken the data. Rejects with a CommandFailure when it did not; with a quiet one, whose exit
+   * code is 0, when the reader has closed the pipe. Whoever gets it closes what is open, and passes it on.
+   */
   out(data: string | Uint8Array): Promise<void>;
   /** A line on standard error. */
   note(text: string): void;
@@ -13,6 +16,7 @@ export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Aborts at the first SIGINT or SIGTERM; the second one ends the process at once, after `lastWord` has been said. */
   interrupts(lastWord?: () => string): AbortSignal;
+  /** Resolves when everything was taken; rejects as `out` does, also for a write that nobody waited for. */
   flush(): Promise<void>;
 }
 
@@ -24,21 +28,31 @@ function writeNow(fd: number, text: string): void {
   }
 }
 
-/** The real one. A reader that closes the pipe (`| head`) is a normal end: the process exits 0 and says nothing. */
+/** What a failed write to standard output means for the command. */
+export function outputFailure(error: unknown): CommandFailure {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code === "EPIPE") return new CommandFailure("", exitCodes.ok, { cause: error });
+  return new CommandFailure(`standard output: ${message}`, exitCodes.failure, { cause: error });
+}
+
+/** The real one. A reader that closes the pipe (`| head`) is a normal end: the command closes in order, exits 0 and says nothing of it. */
 export function processTerminal(): Terminal {
   const { stdout, stderr } = process;
-  stdout.on("error", (error: NodeJS.ErrnoException) => {
-    process.exit(error.code === "EPIPE" ? exitCodes.ok : exitCodes.failure);
-  });
+  let failure: CommandFailure | undefined;
+  const fail = (error: unknown): CommandFailure => (failure ??= outputFailure(error));
+  const write = (data: string | Uint8Array): Promise<void> =>
+    new Promise((resolve, reject) => {
+      if (failure !== undefined) return reject(failure);
+      stdout.write(data, (error) => (error === null || error === undefined ? resolve() : reject(fail(error))));
+    });
+  // Told by the write; without a listener it would end the process in the middle of its work.
+  stdout.on("error", fail);
   // With standard error gone there is nobody to tell.
   stderr.on("error", () => undefined);
   let interrupted: AbortController | undefined;
   let lastWord: (() => string) | undefined;
   return {
-    out(data) {
-      if (stdout.write(data)) return Promise.resolve();
-      return new Promise((resolve) => stdout.once("drain", resolve));
-    },
+    out: write,
     note: (text) => void stderr.write(`${text}\n`),
     get input() {
       return process.stdin;
@@ -63,6 +77,6 @@ export function processTerminal(): Terminal {
       process.on("SIGTERM", onSignal);
       return controller.signal;
     },
-    flush: () => new Promise((resolve) => stdout.write("", () => resolve())),
+    flush: () => write(""),
   };
 }

@@ -11,6 +11,12 @@ export const wholeNumber =
     if (!(value >= min) || !(value <= max)) throw new UsageError(`${flag} is ${shown(text)}; it takes a whole number of ${min} to ${max}`);
     return value;
   };
+export const notEmpty =
+  (flag: string) =>
+  (text: string): string => {
+    if (text === "") throw new UsageError(`${flag} is empty`);
+    return text;
+  };
 /** A size in bytes: digits, or with B, KiB, MiB, GiB. */
 export const byteSize =
   (flag: string, min: number, max: number) =>

@@ -1,7 +1,8 @@
-import { mkdir, rm } from "node:fs/promises";
-import { isAbsolute, join, resolve } from "node:path";
+import { mkdir, readdir, rm, rmdir } from "node:fs/promises";
+import { dirname, isAbsolute, join, resolve } from "node:path";
 import { systemRandom } from "@sluice/runtime/random";
-import { CommandFailure } from "../exit.ts";
+import { CommandFailure, UsageError } from "../exit.ts";
+import { checkFolder, makeFolder } from "../folder-kind.ts";
 import { findEtcd } from "./etcd-binary.ts";
 import { clusterFile, readSecret, readSpec, withLock, writeSecret, writeSpec } from "./folder.ts";
 import { awaitReady, launch, probe, type Probe } from "./launch.ts";
@@ -77,16 +78,26 @@ const PAUSE_TIMEOUT_MS = 2_000;
  */
 export async function clusterUp(options: ClusterUpOptions): Promise<ClusterHandle> {
   const dir = resolve(options.dir);
-  await mkdir(join(dir, "logs"), { recursive: true });
-  await mkdir(join(dir, "data"), { recursive: true });
+  await checkFolder(dir, "cluster", "--dir");
+  const uppermost = await makeFolder(dir, "--dir");
+  const before = new Set(await readdir(dir));
   const wanted = fillIn(dir, options);
   let isNew = false;
-  const handle = await withLock(dir, async () => {
-    const known = await readSpec(dir);
-    isNew = known === undefined;
-    const spec = known === undefined ? await newSpec(dir, wanted, options) : await knownSpec(dir, known, wanted);
-    return new LocalCluster(dir, spec);
-  });
+  let handle: LocalCluster;
+  try {
+    handle = await withLock(dir, async () => {
+      const known = await readSpec(dir);
+      isNew = known === undefined;
+      const spec = known === undefined ? await newSpec(dir, wanted, options) : await knownSpec(dir, known, wanted);
+      for (const name of ["logs", "data"]) await mkdir(join(dir, name), { recursive: true });
+      return new LocalCluster(dir, spec);
+    });
+  } catch (error) {
+    // Refused before anything was started: the folder is as it was.
+    if (isNew && !before.has("secrets")) await rm(join(dir, "secrets"), { recursive: true, force: true });
+    if (uppermost !== undefined) await removeEmpty(dir, uppermost);
+    throw error;
+  }
   try {
     await handle.startAll(options.progress ?? (() => undefined), options.signal);
   } catch (error) {
@@ -102,6 +113,18 @@ export async function openCluster(dir: string): Promise<ClusterHandle> {
   const spec = await readSpec(resolve(dir));
   if (spec === undefined) throw new CommandFailure(`${dir} holds no cluster; start one: sluice cluster up --dir ${dir}`);
   return new LocalCluster(resolve(dir), spec);
+}
+
+/** Removes `dir` and the folders above it, up to `uppermost`, while they are empty. */
+async function removeEmpty(dir: string, uppermost: string): Promise<void> {
+  for (let at = dir; at.startsWith(uppermost); at = dirname(at))
+    if (
+      await rmdir(at).then(
+        () => false,
+        () => true,
+      )
+    )
+      return;
 }
 
 /** Segments stay on the storage nodes. */
@@ -154,7 +177,7 @@ async function knownSpec(dir: string, known: ClusterSpec, wanted: ClusterOptions
   }
   const { "cluster.secret": _, ...config } = wanted.config;
   if (canonical({ ...wanted, config }) !== canonical(known.options))
-    throw new CommandFailure(`${dir} holds a cluster of other options; take them from cluster.json, or use another folder`);
+    throw new UsageError(`${dir} holds a cluster of other options; take them from cluster.json, or use another folder`);
   return known;
 }
 /** The same text for the same options, in whatever order they were given. */

@@ -1,13 +1,13 @@
 import { access, constants } from "node:fs/promises";
 import { delimiter, isAbsolute, join, resolve } from "node:path";
-import { CommandFailure } from "../exit.ts";
+import { CommandFailure, UsageError } from "../exit.ts";
 
 /** The etcd to run: the given one, or the first of the PATH. */
 export async function findEtcd(given: string | undefined, path: string | undefined): Promise<string> {
   if (given !== undefined) {
     const binary = isAbsolute(given) ? given : resolve(given);
     if (await executable(binary)) return binary;
-    throw new CommandFailure(`--etcd ${given}: not a program`);
+    throw new UsageError(`--etcd ${given}: not a program`);
   }
   for (const folder of [...(path ?? "").split(delimiter), "/usr/local/bin", "/usr/bin"]) {
     if (folder !== "" && (await executable(join(folder, "etcd")))) return join(folder, "etcd");

@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
 import { clusterUp, openCluster, type ClusterHandle, type MemberStatus } from "../cluster/cluster.ts";
-import { exitCodes, UsageError } from "../exit.ts";
+import { CommandFailure, exitCodes, UsageError } from "../exit.ts";
 import { type Column, formatTable, type OutputFormat, printRows } from "../output.ts";
 import type { Terminal } from "../terminal.ts";
 import { clusterFile } from "../cluster/folder.ts";
@@ -31,12 +31,19 @@ export async function up(options: UpOptions, terminal: Terminal): Promise<number
     throw new UsageError(`--object-store ${objectStore}: its keys come from the environment, ${ACCESS_KEY} and ${SECRET_KEY}`);
   if (objectStore !== undefined && !isAbsolute(objectStore) && objectStore.startsWith("memory:"))
     throw new UsageError("--object-store memory: is of one process, and a cluster has many");
-  const handle = await clusterUp({
-    ...options,
-    ...(accessKey !== undefined && secretKey !== undefined && { credentials: { accessKey, secretKey } }),
-    signal: terminal.interrupts(),
-    progress: (text) => terminal.note(text),
-  });
+  const signal = terminal.interrupts();
+  let handle: ClusterHandle;
+  try {
+    handle = await clusterUp({
+      ...options,
+      ...(accessKey !== undefined && secretKey !== undefined && { credentials: { accessKey, secretKey } }),
+      signal,
+      progress: (text) => terminal.note(text),
+    });
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    throw new CommandFailure("interrupted: the processes that had been started were ended", exitCodes.interrupted, { cause: error });
+  }
   const endpoints = handle.spec.proxies.map((proxy) => proxy.grpc).join(",");
   await terminal.out(`${clusterFile(handle.dir)}\n`);
   terminal.note(

@@ -212,6 +212,16 @@ async function* generated(size: number): AsyncGenerator<Item[]> {
   }
 }
 
+/** What is wrong with a name given by --file; a disk that fails is not the user's mistake. */
+const UNREADABLE: Readonly<Record<string, string>> = {
+  ENOENT: "no such file",
+  ENOTDIR: "no such file",
+  EISDIR: "is a folder",
+  EACCES: "may not be read (EACCES)",
+  ENAMETOOLONG: "the name is too long",
+  ELOOP: "too many symbolic links",
+};
+
 async function* inputItems(options: ProduceOptions, partitions: number, terminal: Terminal, signal: AbortSignal): AsyncGenerator<Item[]> {
   const input = options.file === undefined ? terminal.input : createReadStream(options.file);
   // Reading ends at once: a terminal may never send another byte.
@@ -252,8 +262,8 @@ async function* inputItems(options: ProduceOptions, partitions: number, terminal
     }
   } catch (error) {
     if (signal.aborted) return;
-    if (options.file !== undefined && (error as NodeJS.ErrnoException).code === "ENOENT")
-      throw new UsageError(`--file ${options.file}: no such file`);
+    const why = options.file === undefined ? undefined : UNREADABLE[(error as NodeJS.ErrnoException).code ?? ""];
+    if (why !== undefined) throw new UsageError(`--file ${options.file}: ${why}`);
     throw error;
   } finally {
     signal.removeEventListener("abort", abort);

@@ -1,4 +1,4 @@
-import { createLogger, type LogLevel } from "@sluice/runtime";
+import { createLogger, systemClock, type LogLevel } from "@sluice/runtime";
 import { DEFAULT_ENDPOINT, portsFrom } from "../defaults.ts";
 import { CommandFailure, exitCodes, messageOf } from "../exit.ts";
 import { startStandalone, type Standalone } from "../standalone/standalone.ts";
@@ -12,25 +12,52 @@ export interface StandaloneCommandOptions {
   readonly logLevel: LogLevel;
 }
 
-/** Serves until SIGINT or SIGTERM; a second one ends at once. */
+/** Serves until SIGINT or SIGTERM; a second one ends at once. A start that is interrupted ends too, whatever it waits for. */
 export async function standalone(options: StandaloneCommandOptions, terminal: Terminal): Promise<number> {
   const signal = terminal.interrupts();
-  const server = await startStandalone({
+  const starting = start(options, signal);
+  // Its failure is told below; once interrupted, by nobody.
+  starting.catch(() => undefined);
+  const server = await Promise.race([starting, aborted(signal)]);
+  if (server === undefined || signal.aborted) {
+    terminal.note("Interrupted while starting; stopping ...");
+    const stopped = starting.then(
+      (late) => late.stop(),
+      () => undefined,
+    );
+    await Promise.race([stopped, systemClock.sleep(START_STOP_MS)]);
+    return exitCodes.interrupted;
+  }
+  try {
+    await terminal.out(banner(server));
+    await aborted(signal);
+    terminal.note("Stopping ...");
+  } finally {
+    await server.stop();
+  }
+  return exitCodes.ok;
+}
+
+/** After an interrupt, a start that is not complete gets this long to put its things away. */
+const START_STOP_MS = 5_000;
+const aborted = async (signal: AbortSignal): Promise<undefined> => {
+  if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+  return undefined;
+};
+
+function start(options: StandaloneCommandOptions, signal: AbortSignal): Promise<Standalone> {
+  return startStandalone({
     data: options.data,
     ports: portsFrom(options.portBase),
     host: options.listen,
     allowUnauthenticated: options.allowUnauthenticated,
     logger: createLogger({ level: options.logLevel, fields: { pid: process.pid } }),
+    signal,
   }).catch((cause: unknown) => {
     // The commonest reason why a first start fails: something else has the default port.
     if (!messageOf(cause).includes("cannot listen on")) throw cause;
     throw new CommandFailure(`${messageOf(cause)}; choose other ports: --port-base N`, exitCodes.usage, { cause });
   });
-  await terminal.out(banner(server));
-  if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
-  terminal.note("Stopping ...");
-  await server.stop();
-  return exitCodes.ok;
 }
 
 function banner(server: Pick<Standalone, "data" | "endpoints">): string {

@@ -1,4 +1,5 @@
-import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { access, constants, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join, resolve } from "node:path";
 import { createBroker } from "@sluice/broker";
 import { createKeys } from "@sluice/catalog";
@@ -27,6 +28,8 @@ import {
 import { createSegmentStore } from "@sluice/segment-store";
 import type { ServiceEnvironment, ServiceIdentity } from "@sluice/service";
 import type { StandalonePorts } from "../defaults.ts";
+import { CommandFailure, exitCodes } from "../exit.ts";
+import { checkFolder, makeFolder } from "../folder-kind.ts";
 import { VERSION } from "../version.ts";
 
 export interface StandaloneOptions {
@@ -40,6 +43,8 @@ export interface StandaloneOptions {
   readonly logger: Logger;
   /** Timers of the protocol in percent of their defaults; for tests. */
   readonly timersScalePercent?: number;
+  /** Ends a start that is not complete; `stop` is for later. */
+  readonly signal?: AbortSignal;
 }
 export interface Standalone extends AsyncDisposable {
   readonly data: string;
@@ -62,7 +67,8 @@ const READY_LOOK_MS = 10;
  *   DATA/objects            history
  *   DATA/standalone.json    pid and endpoints of the process that runs, or ran last
  *
- * Resolves when all services are ready. Throws INVALID_CONFIG for a listener that cannot be, FOLDER_IN_USE.
+ * Resolves when all services are ready. Throws INVALID_CONFIG for a listener that cannot be, FOLDER_IN_USE, or why the folder cannot be used;
+ * what is refused leaves no file behind.
  */
 export async function startStandalone(options: StandaloneOptions): Promise<Standalone> {
   const data = resolve(options.data);
@@ -73,16 +79,40 @@ export async function startStandalone(options: StandaloneOptions): Promise<Stand
     });
   const { grpc, kafka, metrics } = options.ports;
   const listeners = { grpc: listen("grpc", grpc), kafka: listen("kafka", kafka), health: listen("health", metrics) };
-  await mkdir(data, { recursive: true });
+  if ((await checkFolder(data, "standalone", "--data")) === "new")
+    for (const listener of Object.values(listeners)) await checkPort(listener);
+  await makeFolder(data, "--data");
+  await checkWritable(data);
   const environment = await openEnvironment(data, options);
   const process = new StandaloneProcess(data, environment, listeners, options);
   try {
-    await process.start();
+    await process.start(options.signal);
   } catch (error) {
     await process.stop();
     throw error;
   }
   return process;
+}
+
+async function checkWritable(data: string): Promise<void> {
+  try {
+    await access(data, constants.R_OK | constants.W_OK | constants.X_OK);
+  } catch (cause) {
+    throw new CommandFailure(`--data ${data}: ${(cause as NodeJS.ErrnoException).code}: not writable`, exitCodes.usage, { cause });
+  }
+}
+/** A port that something else has is found before the folder is made. (It may still be taken between this and the start: then that says so.) */
+async function checkPort({ name, host, port }: Listener): Promise<void> {
+  if (port === 0) return;
+  await new Promise<void>((resolve, reject) => {
+    const server = createServer();
+    server.once("error", (cause: NodeJS.ErrnoException) =>
+      reject(
+        new SluiceError("INVALID_CONFIG", `listener.${name}: cannot listen on ${formatHostPort(host, port)}: ${cause.code}`, { cause }),
+      ),
+    );
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve()));
+  });
 }
 
 async function openEnvironment(data: string, options: StandaloneOptions): Promise<ServiceEnvironment> {
@@ -188,11 +218,11 @@ class StandaloneProcess implements Standalone {
   }
 
   /** Storage first: a broker that finds no storage node raises an alarm, and the first start would greet its user with one. */
-  async start(): Promise<void> {
+  async start(signal: AbortSignal | undefined): Promise<void> {
     await this.#healthServer.start();
     for (const some of [this.#services.slice(0, 1 + STORES), this.#services.slice(1 + STORES)])
       await Promise.all(some.map(({ service }) => service.start()));
-    await this.#awaitReady();
+    await this.#awaitReady(signal);
     await writeFile(runFile(this.data), `${JSON.stringify({ pid: process.pid, ...this.endpoints })}\n`);
   }
   stop(): Promise<void> {
@@ -218,7 +248,7 @@ class StandaloneProcess implements Standalone {
     await rm(runFile(this.data), { force: true });
   }
 
-  async #awaitReady(): Promise<void> {
+  async #awaitReady(signal: AbortSignal | undefined): Promise<void> {
     const untilMs = systemClock.monotonicMs() + READY_TIMEOUT_MS;
     for (;;) {
       const reports = await Promise.all(this.#services.map(({ health }) => health.report("ready")));
@@ -230,7 +260,7 @@ class StandaloneProcess implements Standalone {
           `not ready after ${READY_TIMEOUT_MS / 1_000} s: ${failed.map(([n, t]) => `${n}: ${t}`).join("; ")}`,
         );
       }
-      await systemClock.sleep(READY_LOOK_MS);
+      await systemClock.sleep(READY_LOOK_MS, signal);
     }
   }
   /** What every service takes. `metricsName` is the middle part of its metrics' names. */
