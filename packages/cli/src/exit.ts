@@ -44,6 +44,9 @@ const NEXT_COMMANDS: Partial<Record<ErrorCode, string>> = {
   UNKNOWN_TOPIC: "List them: sluice topic list; or create it: sluice topic create NAME --partitions N",
   FOLDER_IN_USE: "Use the one that runs; or stop it; or choose another folder: --data DIR (and other ports: --port-base N)",
   OFFSET_OUT_OF_RANGE: "See what there is: sluice topic describe NAME; or start at one of the ends: --from earliest, --from latest",
+  NOT_LEADER: "No controller answers, and nothing was changed. See which run: sluice status; start one, and try again",
+  COORDINATOR_NOT_AVAILABLE: "No coordinator serves the group now. See which run: sluice status; start one, or wait, and try again",
+  NOT_ENOUGH_REPLICAS: "At least two storage nodes must run. See which do: sluice status; start them, and try again",
   UNREACHABLE: "Start a server: sluice standalone; or name another: --endpoint HOST:PORT, or SLUICE_ENDPOINT",
 };
 

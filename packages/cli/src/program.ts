@@ -15,6 +15,9 @@ const ZONES_MAX = 26;
 const VALUE_BYTES_MAX = 8 * 1024 * 1024;
 const RATE_MAX = 10_000_000;
 
+/** Of both kinds of group. */
+const GROUP_STATES: readonly string[] = ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling"];
+
 type Pairs = readonly (readonly [string, string])[];
 
 /** Our parsers throw UsageError; commander wants its own class to name the flag and exit with its message. */
@@ -152,6 +155,10 @@ function addCluster(program: Command, terminal: Terminal, run: Runner): void {
       );
 }
 
+const state = (text: string, before: readonly string[] | undefined): readonly string[] => {
+  if (!GROUP_STATES.includes(text)) throw new InvalidArgumentError(`It takes ${GROUP_STATES.join(", ")}.`);
+  return [...(before ?? []), text];
+};
 const several = (text: string, before: readonly string[] | undefined): readonly string[] => [...(before ?? []), text];
 
 function addTopic(program: Command, terminal: Terminal, run: Runner): void {
@@ -217,7 +224,7 @@ function addGroup(program: Command, terminal: Terminal, run: Runner): void {
   group
     .command("list")
     .description("list the groups")
-    .option("--state <state>", "only those in this state, such as Stable or Empty; may be repeated", several)
+    .option("--state <state>", "only those in this state, such as Stable or Empty; may be repeated", state)
     .addOption(endpoint())
     .addOption(output())
     .action((options: { state?: readonly string[]; endpoint?: string; output: OutputFormat }) =>

@@ -55,6 +55,8 @@ describe("usage", () => {
     [["consume", "t", "--group", "g", "--from", "7"], "sluice group reset"],
     [["group", "reset", "g"], "--to"],
     [["group", "reset", "g", "--to", "there"], "--to is"],
+    [["group", "list", "--state", "Foo"], "It takes Empty"],
+    [["consume", "t", "--group", ""], "--group is empty"],
     [["group", "describe"], "missing required argument"],
     [["cluster", "up"], "--dir"],
     [["cluster", "up", "--dir", "/nonexistent", "--stores", "2"], "--stores is"],
