@@ -74,7 +74,7 @@ export const points: readonly Point[] = [
   produce("produce 1 KiB", KIB, 200_000),
   produce("produce 100 B", 100, 600_000),
   {
-    name: "consume from the tail, 1 KiB",
+    name: "consume 1 KiB from the tail",
     flushed: false,
     async run(client, peer, topic, scale) {
       const n = records(peer, 200_000, scale);
@@ -83,7 +83,7 @@ export const points: readonly Point[] = [
     },
   },
   {
-    name: "consume from the start, 1 KiB",
+    name: "consume 1 KiB from the start",
     flushed: false,
     async run(client, peer, topic, scale) {
       const n = records(peer, 200_000, scale);

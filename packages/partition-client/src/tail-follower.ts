@@ -144,7 +144,8 @@ export class TailFollower {
       return;
     }
     followed.fromOffset = m.highWatermark;
-    const trace = m.annotations.length === 0 ? undefined : decodeAnnotations(m.annotations).traceParent;
+    // A copy: who keeps the batches keeps it, and the header's memory is used again.
+    const trace = m.annotations.length === 0 ? undefined : decodeAnnotations(m.annotations).traceParent?.slice();
     let released = false;
     followed.listener.onData(
       m.firstOffset,

@@ -77,7 +77,8 @@ export class ProducePath {
     const { ownership, clock, timers, metrics } = this.#options;
     const request = produceCodec.decode(frame, this.#request);
     const { correlation, payload, creditBytes } = frame;
-    const parent = request.annotations.length === 0 ? undefined : decodeAnnotations(request.annotations).traceParent;
+    // A copy: it lives with the batch, the header's memory does not.
+    const parent = request.annotations.length === 0 ? undefined : decodeAnnotations(request.annotations).traceParent?.slice();
     const handle = claimPayload(frame);
     const refuse = (code: number, hint: string | undefined, throttleMs?: number): void => {
       this.#refuse(link, correlation, creditBytes, code, hint, throttleMs);
