@@ -69,9 +69,12 @@ describe("standalone", () => {
     expect(other.err).toContain(String(server.child.pid));
   }, 60_000);
   test("a port that does not speak gRPC is named as such", async () => {
-    const wrong = await sluice(["topic", "list", "--endpoint", `127.0.0.1:${base + 3}`]);
-    expect(wrong.code).toBe(1);
-    expect(wrong.err).toContain(`127.0.0.1:${base + 3}: the peer accepts connections but does not speak gRPC`);
+    // The Kafka port and the one of the metrics.
+    for (const port of [base + 1, base + 3]) {
+      const wrong = await sluice(["topic", "list", "--endpoint", `127.0.0.1:${port}`]);
+      expect(wrong.code).toBe(1);
+      expect(wrong.err).toContain(`127.0.0.1:${port}: the peer accepts connections but does not speak gRPC`);
+    }
     expect((await sluice(["topic", "list", "--endpoint", "127.0.0.1:1"])).err).toContain("127.0.0.1:1: does not accept connections");
   }, 30_000);
   test("other interfaces only when told so in writing", async () => {

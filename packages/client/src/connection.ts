@@ -197,8 +197,12 @@ async function reasonOf(channel: RpcChannel): Promise<string> {
     return "the connection came too late";
   } catch (error) {
     const { code, message } = asSluiceError(error);
-    // The details of grpc-js end in notes for its developers.
-    return code === "UNREACHABLE" && !message.startsWith("No connection") ? message : "does not accept connections";
+    if (code === "UNREACHABLE" && !message.startsWith("No connection")) return message;
+    // The details of grpc-js name the error of the socket, and end in notes for its developers.
+    const socketError = /Last error: Error: .*?\b(E[A-Z]{3,})\b/.exec(message)?.[1];
+    return socketError === undefined || socketError === "ECONNRESET"
+      ? "the peer accepts connections but does not speak gRPC"
+      : `does not accept connections (${socketError})`;
   }
 }
 const REASON_MS = 250;

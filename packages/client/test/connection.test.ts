@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import { describe, expect, jest, test } from "@jest/globals";
 import { connect } from "../src/index.ts";
 import { FakeCluster, startProxy } from "./fake-cluster.ts";
@@ -17,6 +19,17 @@ describe("connect", () => {
     expect(await failure(connect({ endpoints: [gone.address], connectTimeoutMs: 300 }))).toBe("UNREACHABLE");
     expect(performance.now() - startMs).toBeLessThan(2_000);
     expect(await failure(connect({ endpoints: [gone.address], signal: AbortSignal.abort() }))).toBe("CANCELLED");
+  });
+
+  test("says whether nobody listens or somebody who does not speak gRPC", async () => {
+    await using other = createServer((socket) => socket.on("error", () => undefined).on("data", () => socket.destroy()));
+    other.listen(0, "127.0.0.1");
+    await once(other, "listening");
+    const { port } = other.address() as AddressInfo;
+    const reason = (endpoint: string) =>
+      connect({ endpoints: [endpoint], connectTimeoutMs: 300 }).then(String, (error: Error) => error.message);
+    expect(await reason(`127.0.0.1:${port}`)).toContain("the peer accepts connections but does not speak gRPC");
+    expect(await reason("127.0.0.1:1")).toContain("does not accept connections (ECONNREFUSED)");
   });
 
   test("passes by endpoints that are down", async () => {

@@ -170,7 +170,7 @@ export function produceErrorMessage(outcome: ProduceOutcome): string {
   const code = errorCodeOf(outcome.code);
   const extra = code === "UNEXPECTED_OFFSET" && outcome.baseOffset >= 0 ? ` The next offset is ${outcome.baseOffset}.` : "";
   const held = outcome.cause === undefined ? "" : ` It was held for ${outcome.cause}: ${errorCatalogue[outcome.cause].hint}`;
-  return `${code}: ${errorCatalogue[code].hint}${extra}${held}`;
+  return `${errorCatalogue[code].hint}${extra}${held}`;
 }
 export const throttleReason = (outcome: ProduceOutcome): string => {
   if (outcome.throttleMs === 0) return "";

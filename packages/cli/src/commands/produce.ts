@@ -57,6 +57,7 @@ class Tally {
   acknowledged = 0;
   firstFailure: { readonly from: string; readonly error: unknown } | undefined;
   #open = 0;
+  #refused = 0;
   #idle: (() => void) | undefined;
   readonly #startMs = systemClock.monotonicMs();
 
@@ -66,9 +67,10 @@ class Tally {
   summary(): string {
     const seconds = (systemClock.monotonicMs() - this.#startMs) / 1_000;
     const rate = seconds > 0 ? Math.round(this.acknowledged / seconds) : 0;
-    const left = this.sent - this.acknowledged;
+    const left = this.sent - this.acknowledged - this.#refused;
+    const refused = this.#refused === 0 ? "" : `; ${this.#refused} refused, not stored`;
     const unknown = left === 0 ? "" : `; ${left} not acknowledged, they may or may not be stored`;
-    return `${this.acknowledged} of ${this.sent} records acknowledged in ${seconds.toFixed(2)} s (${rate}/s)${unknown}`;
+    return `${this.acknowledged} of ${this.sent} records acknowledged in ${seconds.toFixed(2)} s (${rate}/s)${refused}${unknown}`;
   }
 
   track(item: Item, outcome: Promise<unknown>): void {
@@ -77,7 +79,11 @@ class Tally {
     outcome
       .then(
         () => void this.acknowledged++,
-        (error: unknown) => void (this.firstFailure ??= { from: item.from, error }),
+        (error: unknown) => {
+          this.firstFailure ??= { from: item.from, error };
+          // Every other code says that the record is not stored.
+          if (codeOf(error) !== "OUTCOME_UNKNOWN") this.#refused++;
+        },
       )
       .finally(() => {
         if (--this.#open === 0) this.#idle?.();

@@ -172,7 +172,9 @@ class ProduceRun {
 
   #answer(t: number, index: number, outcome: ProduceOutcome, stampsTime: boolean): void {
     this.#throttleMs = Math.max(this.#throttleMs, outcome.throttleMs);
-    if (outcome.code !== 0) return this.#refuse(t, index, produceCode(outcome.code), produceErrorMessage(outcome));
+    // Kafka's codes are fewer: the message names ours.
+    if (outcome.code !== 0)
+      return this.#refuse(t, index, produceCode(outcome.code), `${errorCodeOf(outcome.code)}: ${produceErrorMessage(outcome)}`);
     this.#answers[t]?.push({
       index,
       baseOffset: outcome.baseOffset,
