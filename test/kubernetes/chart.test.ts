@@ -228,6 +228,8 @@ describe("a dependency that is late", () => {
       await late.untilReady(90_000);
       expect((await late.pods()).filter((pod) => pod.restarts > 0)).toEqual([]);
       await late.helm(["uninstall", "late", "--wait"]);
+      // Waited for: a drain of its node would not move a pod of nobody's.
+      await late.kubectl(["delete", "pod", "late-etcd", "--now"]);
       await late.run("kubectl", ["delete", "namespace", "late", "--wait=false"]);
     }),
     400_000,

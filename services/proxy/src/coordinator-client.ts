@@ -6,6 +6,7 @@ import type { ListedGroup, ListGroupsRequest } from "@sluice/proto/v1/group";
 import type { CallContext, ChannelPool, RpcClient } from "@sluice/rpc";
 import type { Clock } from "@sluice/runtime";
 import { proxyLimits } from "./limits.ts";
+import { answerDeadline } from "./produce-path.ts";
 import { PeerClients } from "./peer-clients.ts";
 
 export interface CoordinatorClientOptions {
@@ -77,7 +78,7 @@ export class CoordinatorClient {
     send: (client: Client, options: CoordinatorCallOptions) => Promise<R>,
   ): Promise<R> {
     const { clock, timers } = this.#options;
-    const deadlineMs = kind === "waiting" ? caller.deadlineMs : Math.min(caller.deadlineMs, clock.monotonicMs() + timers.produceHoldMs);
+    const deadlineMs = kind === "waiting" ? caller.deadlineMs : answerDeadline(clock, timers, caller.deadlineMs - clock.monotonicMs());
     const again = kind === "question" ? AGAIN_QUESTION : AGAIN;
     for (;;) {
       const leftMs = Math.max(1, deadlineMs - clock.monotonicMs());

@@ -157,10 +157,10 @@ function beginProduce(tracer: Tracer, topic: string, partition: number, bytes: n
 }
 
 /**
- * Monotonic ms until which a batch is tried whose caller waits `callerMs`: a little before the caller gives up by himself, so that he is told why,
- * and no longer than batches are held.
+ * Monotonic ms until which a request is tried whose caller waits `callerMs`: a little before the caller gives up by himself, so that he is told why,
+ * and no longer than requests are held.
  */
-export function produceDeadline(clock: Clock, timers: Timers, callerMs: number): number {
+export function answerDeadline(clock: Clock, timers: Timers, callerMs: number): number {
   const answerMs = Math.min(proxyLimits.answerMarginMs, callerMs / 10);
   return clock.monotonicMs() + Math.min(callerMs - answerMs, timers.produceHoldMs);
 }

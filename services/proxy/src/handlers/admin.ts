@@ -5,6 +5,7 @@ import { defineAccess, implement, type CallContext, type ServiceRegistration } f
 import type { Clock } from "@sluice/runtime";
 import type { ControllerClient, LeaderClient } from "../controller-client.ts";
 import { proxyLimits } from "../limits.ts";
+import { answerDeadline } from "../produce-path.ts";
 import type { Topics } from "../topics.ts";
 import { untilVisible } from "../visible.ts";
 import { isAuthorized } from "./authorized.ts";
@@ -90,8 +91,7 @@ function forward<R>(
   send: (client: LeaderClient, timeoutMs: number) => Promise<R>,
 ): Promise<R> {
   const { clock, timers, controller } = context;
-  const deadlineMs = Math.min(call.deadlineMs, clock.monotonicMs() + timers.produceHoldMs);
-  return controller.call(deadlineMs, call.signal, send);
+  return controller.call(answerDeadline(clock, timers, call.remainingMs()), call.signal, send);
 }
 
 function seen({ clock, view }: AdminHandlersContext, call: CallContext, visible: () => boolean): Promise<void> {

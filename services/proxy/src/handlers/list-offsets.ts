@@ -3,6 +3,7 @@ import type { ListOffsetsRequest } from "@sluice/proto/v1/consume";
 import type { CallContext } from "@sluice/rpc";
 import { proxyLimits } from "../limits.ts";
 import { inParallel } from "../parallel.ts";
+import { answerDeadline } from "../produce-path.ts";
 import { partitionOf } from "../topics.ts";
 import type { ConsumeHandlersContext } from "./consume-context.ts";
 
@@ -40,7 +41,7 @@ async function one(
   const { clock, timers, positions } = context;
   try {
     const id = partitionOf(topic, partition);
-    const deadlineMs = Math.min(call.deadlineMs, clock.monotonicMs() + timers.produceHoldMs);
+    const deadlineMs = answerDeadline(clock, timers, call.remainingMs());
     const found = await positions.find(id, request.position, deadlineMs, call.signal);
     return { partition, offset: BigInt(found.offset), timestampMs: BigInt(found.timestampMs), error: 0, errorMessage: "" };
   } catch (reason) {

@@ -4,7 +4,7 @@ import type { ProduceOutcome } from "@sluice/partition-client";
 import { ProduceService, type ProduceRequest } from "@sluice/proto/v1/produce";
 import { defineAccess, implement, type CallContext, type DuplexStream, type ServiceRegistration } from "@sluice/rpc";
 import type { Clock } from "@sluice/runtime";
-import { produceDeadline, produceErrorMessage, throttleReason, type ProducePath } from "../produce-path.ts";
+import { answerDeadline, produceErrorMessage, throttleReason, type ProducePath } from "../produce-path.ts";
 import { ProduceSession } from "../produce-session.ts";
 import type { ProducerIds } from "../producer-ids.ts";
 import type { Topics } from "../topics.ts";
@@ -55,7 +55,7 @@ async function produce(context: ProduceHandlersContext, request: ProduceRequest,
     fenceToken: optionalOffset("fence_token", request.fenceToken),
     trace: sampledTraceParent(call.traceparent),
   };
-  const deadlineMs = produceDeadline(clock, timers, call.remainingMs());
+  const deadlineMs = answerDeadline(clock, timers, call.remainingMs());
   const { partition, outcome } = await new Promise<{ partition: number; outcome: ProduceOutcome }>((resolve) => {
     path.produce(topic, asked, deadlineMs, (chosen, ended) => resolve({ partition: chosen, outcome: ended }));
   });

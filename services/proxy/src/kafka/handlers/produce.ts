@@ -10,7 +10,7 @@ import {
 } from "@sluice/kafka-wire";
 import type { ProduceOutcome } from "@sluice/partition-client";
 import type { CheckedBatch } from "../../batch-encoder.ts";
-import { produceDeadline, produceErrorMessage, type ProduceData } from "../../produce-path.ts";
+import { answerDeadline, produceErrorMessage, type ProduceData } from "../../produce-path.ts";
 import { defineHandler, type AnyHandler, type KafkaCall, type Reply } from "../api.ts";
 import type { KafkaContext } from "../context.ts";
 import { KafkaError, kafkaCodeOf, kafkaFailure } from "../errors.ts";
@@ -52,7 +52,7 @@ class ProduceRun {
     this.#context = context;
     this.#request = request;
     this.#call = call;
-    this.#deadlineMs = produceDeadline(context.clock, context.timers, Math.max(1, request.timeoutMs));
+    this.#deadlineMs = answerDeadline(context.clock, context.timers, Math.max(1, request.timeoutMs));
     this.#answers = request.topicData.map(() => []);
   }
 
