@@ -186,6 +186,7 @@ export class Shard {
     this.#enter("replaying");
     const { snapshots, logger } = this.#options;
     let loaded = false;
+    let told = "";
     for (;;) {
       try {
         if (!loaded) {
@@ -200,13 +201,12 @@ export class Shard {
         throw new SluiceError("INTERNAL", "the shard's log ends before the owner record that was stored in it");
       } catch (error) {
         this.#check();
-        logger.warn("shard replay interrupted", {
-          shard: this.shard,
-          epoch: this.epoch,
-          offset: this.#state.nextOffset,
-          code: codeOf(error),
-          err: error,
-        });
+        // It is tried until it works: one line for each reason, and a stack only where nobody expects it.
+        const code = codeOf(error);
+        const cause = code === "INTERNAL" ? { err: error } : { message: (error as Error).message };
+        if (code !== told)
+          logger.warn("shard replay interrupted", { shard: this.shard, epoch: this.epoch, offset: this.#state.nextOffset, code, ...cause });
+        told = code;
         await this.#pause(RETRY_MS);
       }
     }
