@@ -12,6 +12,7 @@ export interface ProxyMetrics {
 }
 export interface LiveValues {
   readonly heldBytes: () => number;
+  readonly waitingBytes: () => number;
   readonly tailBytes: () => number;
   readonly tailPartitions: () => number;
   readonly tailWaiting: () => number;
@@ -20,6 +21,9 @@ export interface LiveValues {
 
 export function createProxyMetrics(metrics: Metrics, live: LiveValues): ProxyMetrics {
   metrics.gauge("sluice_proxy_produce_held_bytes", "Bytes of batches without an outcome, sent or held.", { collect: live.heldBytes });
+  metrics.gauge("sluice_proxy_produce_waiting_bytes", "Bytes of requests that wait for a look-up or for room among the held ones.", {
+    collect: live.waitingBytes,
+  });
   metrics.gauge("sluice_proxy_tail_cache_bytes", "Bytes of committed tails in memory.", { collect: live.tailBytes });
   metrics.gauge("sluice_proxy_tail_partitions_count", "Partitions whose tail is followed.", { collect: live.tailPartitions });
   metrics.gauge("sluice_proxy_tail_waiting_count", "Readers that wait for news of a tail.", { collect: live.tailWaiting });

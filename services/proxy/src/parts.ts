@@ -60,6 +60,7 @@ export class ProxyParts {
   readonly rpc: RpcServer;
   readonly kafka: KafkaListener | undefined;
   readonly router: ProduceRouter;
+  readonly path: ProducePath;
   readonly tails: TailCache;
   readonly blocks: BlockCache | undefined;
   readonly #options: ProxyPartsOptions;
@@ -116,6 +117,7 @@ export class ProxyParts {
     });
     this.#offsets = new OwnerOffsets({ clock, timers, view, links: this.#links, channels: this.#channels });
     const shared = this.#shared();
+    this.path = shared.path;
     this.rpc = this.#server(shared);
     this.kafka = this.#kafkaListener(shared);
     this.#unsubscribe = view.onChange((changes) => this.#follow(changes));

@@ -58,6 +58,7 @@ class ProxyProcess implements Proxy {
     this.#view = new ClusterView({ store, keys, clock, logger, retryMs: timers.metadataRetryMs });
     this.#metrics = createProxyMetrics(options.metrics, {
       heldBytes: () => this.#parts?.router.heldBytes ?? 0,
+      waitingBytes: () => this.#parts?.path.waitingBytes ?? 0,
       tailBytes: () => this.#parts?.tails.bytes ?? 0,
       tailPartitions: () => this.#parts?.tails.partitions ?? 0,
       tailWaiting: () => this.#parts?.tails.waiting ?? 0,

@@ -69,7 +69,14 @@ describe("a produce while the proxy is full", () => {
       checks += 1;
       return crc32c(...args);
     };
-    const live = { heldBytes: zero, tailBytes: zero, tailPartitions: zero, tailWaiting: zero, blockBytes: zero };
+    const live = {
+      heldBytes: zero,
+      waitingBytes: () => path.waitingBytes,
+      tailBytes: zero,
+      tailPartitions: zero,
+      tailWaiting: zero,
+      blockBytes: zero,
+    };
     const encoder = new BatchEncoder({ crc32c: counted, codecs: nativeCodecs, clock });
     path = new ProducePath({ clock, router, encoder, metrics: createProxyMetrics(metrics, live), heldBytesMax: HELD_MAX });
   });
@@ -180,6 +187,7 @@ describe("a produce while the proxy is full", () => {
     // A topic that has to be looked up.
     const found = Promise.withResolvers<TopicRecord>();
     const looked = send([0], 5_000, { known: () => undefined, find: () => found.promise });
+    expect(await metrics.value("sluice_proxy_produce_waiting_bytes")).toBe(batch.length);
     expect(path.waitingBytes).toBe(batch.length);
     found.resolve(topic);
     await looked;
