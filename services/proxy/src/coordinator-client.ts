@@ -5,8 +5,8 @@ import { CoordinatorService } from "@sluice/proto/internal/v1/coordinator";
 import type { ListedGroup, ListGroupsRequest } from "@sluice/proto/v1/group";
 import type { CallContext, ChannelPool, RpcClient } from "@sluice/rpc";
 import type { Clock } from "@sluice/runtime";
+import { answerDeadline } from "./answer-deadline.ts";
 import { proxyLimits } from "./limits.ts";
-import { answerDeadline } from "./produce-path.ts";
 import { PeerClients } from "./peer-clients.ts";
 
 export interface CoordinatorClientOptions {

@@ -37,7 +37,7 @@ export const proxyLimits = {
   listedGroupsMax: 1_000,
   /** Wait before another attempt at a controller, coordinator or broker that is not the right one, ms. */
   routeRetryMs: 50,
-  /** A unary or a Kafka produce is answered this long before its caller's deadline, so that the answer arrives, ms. */
+  /** What has one answer and goes on to another service, as a produce does, is answered this long before its caller's deadline, so that the answer arrives, ms. */
   answerMarginMs: 100,
   /** Names of topics that were not found, whose look-ups run now. */
   topicLookupsMax: 256,

@@ -1,4 +1,4 @@
-import { errorCatalogue, errorCodeOf, errorNumber, SluiceError, type Timers, type TopicRecord } from "@sluice/core/model";
+import { errorCatalogue, errorCodeOf, errorNumber, SluiceError, type TopicRecord } from "@sluice/core/model";
 import type { ProduceCall, ProduceOutcome, ProduceRouter } from "@sluice/partition-client";
 import type { RecordSet } from "@sluice/proto/v1/records";
 import { spanAttributes, type Clock, type Span, type Tracer } from "@sluice/runtime";
@@ -154,15 +154,6 @@ function beginProduce(tracer: Tracer, topic: string, partition: number, bytes: n
     [spanAttributes.partition]: String(partition),
     [spanAttributes.bytes]: bytes,
   });
-}
-
-/**
- * Monotonic ms until which a request is tried whose caller waits `callerMs`: a little before the caller gives up by himself, so that he is told why,
- * and no longer than requests are held.
- */
-export function answerDeadline(clock: Clock, timers: Timers, callerMs: number): number {
-  const answerMs = Math.min(proxyLimits.answerMarginMs, callerMs / 10);
-  return clock.monotonicMs() + Math.min(callerMs - answerMs, timers.produceHoldMs);
 }
 
 /** Why a batch was not written, in words. */

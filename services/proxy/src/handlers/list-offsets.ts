@@ -1,9 +1,9 @@
 import { asSluiceError, errorNumber, SluiceError, type TopicRecord } from "@sluice/core/model";
 import type { ListOffsetsRequest } from "@sluice/proto/v1/consume";
 import type { CallContext } from "@sluice/rpc";
+import { answerDeadline } from "../answer-deadline.ts";
 import { proxyLimits } from "../limits.ts";
 import { inParallel } from "../parallel.ts";
-import { answerDeadline } from "../produce-path.ts";
 import { partitionOf } from "../topics.ts";
 import type { ConsumeHandlersContext } from "./consume-context.ts";
 

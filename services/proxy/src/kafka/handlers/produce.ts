@@ -9,8 +9,9 @@ import {
   type ProduceResponsePartitionProduceResponse,
 } from "@sluice/kafka-wire";
 import type { ProduceOutcome } from "@sluice/partition-client";
+import { answerDeadline } from "../../answer-deadline.ts";
 import type { CheckedBatch } from "../../batch-encoder.ts";
-import { answerDeadline, produceErrorMessage, type ProduceData } from "../../produce-path.ts";
+import { produceErrorMessage, type ProduceData } from "../../produce-path.ts";
 import { defineHandler, type AnyHandler, type KafkaCall, type Reply } from "../api.ts";
 import type { KafkaContext } from "../context.ts";
 import { KafkaError, kafkaCodeOf, kafkaFailure } from "../errors.ts";
