@@ -284,8 +284,10 @@ export class PartitionQueue implements BatchOwner {
       // One of them is refused, and nothing is stored: each is told on its own.
       batch.split(this.#queue, "refused", error);
       this.#held = true;
-    } else if (!again) this.#fail(batch, error);
-    else if (batch.inDoubt && !batch.repeatable) this.#fail(batch, unknownOutcome(error));
+    }
+    // A refusal for good speaks of this attempt; an earlier one whose answer was lost may be stored.
+    else if (batch.inDoubt && !(again && batch.repeatable)) this.#fail(batch, unknownOutcome(error));
+    else if (!again) this.#fail(batch, error);
     else {
       batch.refusal = error;
       this.#held = true;

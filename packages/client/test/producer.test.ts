@@ -178,6 +178,14 @@ describe("retries", () => {
     expect(await storedValues(w)).toEqual([["a", "b", "c"]]);
   });
 
+  test("a refusal after an attempt whose answer was lost says nothing of that attempt", async () => {
+    await using w = await world();
+    w.cluster.onProduce = (a) => (a.index === 0 ? { drop: "after" } : { error: "MESSAGE_TOO_LARGE" });
+    await using producer = w.sluice.producer({ topic: "t" });
+    expect(await failure(producer.send({ value: "x" }))).toBe("OUTCOME_UNKNOWN");
+    expect(await storedValues(w)).toEqual([["x"]]);
+  });
+
   test("waits as long as the server asks", async () => {
     await using w = await world();
     w.cluster.onProduce = (a) => (a.index === 0 ? { error: "OVERLOADED", throttleMs: 120 } : "store");
