@@ -8,9 +8,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { randomUUID } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { clusterUp } from "@sluice/cli";
 import { connect, type Admin, type TopicInfo } from "@sluice/client";
-import { journalsQuiet, machine, option } from "./common.ts";
+import { benchCluster, journalsQuiet, machine, option } from "./common.ts";
 import { runInner } from "./inner-load.ts";
 import type { ChainResult, ChainSpec } from "./measure.ts";
 import { runProbe } from "./probe/probe.ts";
@@ -72,16 +71,7 @@ export async function chain(args: readonly string[]): Promise<void> {
   const dir = mkdtempSync(join(option(args, "dir", tmpdir()), "sluice-bench-"));
   const results: ChainPoint[] = [];
   try {
-    await using cluster = await clusterUp({
-      dir: join(dir, "cluster"),
-      objectStore: "none",
-      proxies: 1,
-      brokers: 1,
-      stores: 3,
-      controllers: 1,
-      coordinators: 1,
-      zones: 3,
-    });
+    await using cluster = await benchCluster(join(dir, "cluster"));
     const { spec } = cluster;
     const endpoint = spec.proxies[0]?.grpc as string;
     const broker = spec.brokers[0];

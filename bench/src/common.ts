@@ -1,4 +1,5 @@
 import { cpus, release, totalmem } from "node:os";
+import { clusterUp } from "@sluice/cli";
 import { systemClock } from "@sluice/runtime";
 
 export function option(args: readonly string[], name: string, fallback: string): string {
@@ -25,3 +26,7 @@ export async function journalsQuiet(metrics: readonly string[]): Promise<void> {
 
 export const machine = (): string =>
   `${cpus().length} x ${cpus()[0]?.model.trim() ?? "unknown"}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}, Node.js ${process.version}`;
+
+/** The smallest cluster that keeps the promise: one of each, three storage nodes in three zones, no object store. */
+export const benchCluster = (dir: string): ReturnType<typeof clusterUp> =>
+  clusterUp({ dir, objectStore: "none", proxies: 1, brokers: 1, stores: 3, controllers: 1, coordinators: 1, zones: 3 });

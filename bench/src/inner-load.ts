@@ -3,7 +3,7 @@ import { crc32c, nativeCodecs } from "@sluice/codec";
 import { timers } from "@sluice/core/model";
 import { connectLink, produceCodec, producedCodec, type Link, type LinkContext } from "@sluice/link";
 import { silentLogger, systemClock, systemRandom } from "@sluice/runtime";
-import { percentile, processCpuMs, type ChainResult, type ChainSpec } from "./measure.ts";
+import { MeasuredTime, type ChainResult, type ChainSpec } from "./measure.ts";
 
 export interface InnerTarget {
   readonly clusterId: string;
@@ -71,11 +71,9 @@ export async function runInner(spec: ChainSpec, target: InnerTarget): Promise<Ch
   const message = produceCodec.create();
   message.topicId = target.topicId;
   const answer = producedCodec.create();
-  const latencies: number[] = [];
+  const time = new MeasuredTime(spec);
   let inFlight = 0;
   let next = 0;
-  let measuring = false;
-  let batches = 0;
   let failed = 0;
   let stopped = false;
   let filling = false;
@@ -95,10 +93,7 @@ export async function runInner(spec: ChainSpec, target: InnerTarget): Promise<Ch
         const code = frame === undefined ? 1 : producedCodec.decode(frame, answer).code;
         if (frame !== undefined) link.release(frame.creditBytes);
         if (code !== 0) failed += 1;
-        else if (measuring) {
-          latencies.push(performance.now() - sentAt);
-          batches += count;
-        }
+        else time.acknowledged(sentAt, count);
         if (inFlight <= depth - runMax) fill();
       });
       if (!taken) break;
@@ -109,27 +104,11 @@ export async function runInner(spec: ChainSpec, target: InnerTarget): Promise<Ch
   }
 
   fill();
-  await systemClock.sleep(spec.warmUpMs);
-  measuring = true;
-  failed = 0;
-  const cpu = (): number => target.pids.reduce((sum, pid) => sum + processCpuMs(pid), processCpuMs(process.pid));
-  const cpuBefore = cpu();
-  const started = performance.now();
-  await systemClock.sleep(spec.measureMs);
-  const elapsedMs = performance.now() - started;
-  measuring = false;
-  const cpuMs = cpu() - cpuBefore;
+  const result = await time.run(target.pids, batch.length, () => (failed = 0));
   stopped = true;
   const drained = (): boolean => inFlight === 0;
   for (let i = 0; i < 200 && !drained(); i += 1) await systemClock.sleep(10);
   for (const link of links.values()) link.close();
   if (failed > 0) throw new Error(`${failed} batches were refused`);
-  const megabytes = (batches * batch.length) / 1e6;
-  latencies.sort((a, b) => a - b);
-  return {
-    megabytesPerSecond: megabytes / (elapsedMs / 1000),
-    p50Ms: percentile(latencies, 0.5),
-    p99Ms: percentile(latencies, 0.99),
-    cpuMsPerMegabyte: cpuMs / megabytes,
-  };
+  return result;
 }

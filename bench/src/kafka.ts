@@ -8,9 +8,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { clusterUp } from "@sluice/cli";
 import { startKafka } from "@sluice/test-support";
-import { journalsQuiet, machine, option } from "./common.ts";
+import { benchCluster, journalsQuiet, machine, option } from "./common.ts";
 import type { ChainResult, ChainSpec } from "./measure.ts";
 import { JavaClient } from "./peers/client.ts";
 import { runLight } from "./peers/light-load.ts";
@@ -40,16 +39,7 @@ export async function kafka(args: readonly string[]): Promise<void> {
   let memory: Record<string, Record<string, number>> = {};
   try {
     await using real = await startKafka({ dir: join(dir, "kafka"), heapMiB: 1024 });
-    await using cluster = await clusterUp({
-      dir: join(dir, "sluice"),
-      objectStore: "none",
-      proxies: 1,
-      brokers: 1,
-      stores: 3,
-      controllers: 1,
-      coordinators: 1,
-      zones: 3,
-    });
+    await using cluster = await benchCluster(join(dir, "sluice"));
     await using client = new JavaClient(real.jars);
     const { spec } = cluster;
     const processes = Object.entries(spec.processes).map(([id, { pid }]) => [id, pid] as const);

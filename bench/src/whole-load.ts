@@ -1,7 +1,6 @@
 import { connect } from "@sluice/client";
-import { systemClock } from "@sluice/runtime";
 import { makeBatch } from "./inner-load.ts";
-import { percentile, processCpuMs, type ChainResult, type ChainSpec } from "./measure.ts";
+import { MeasuredTime, type ChainResult, type ChainSpec } from "./measure.ts";
 
 export interface WholeTarget {
   readonly endpoint: string;
@@ -19,10 +18,8 @@ export async function runWhole(spec: ChainSpec, target: WholeTarget): Promise<Ch
   });
   const batch = makeBatch(spec.batchBytes);
   const depth = Math.max(1, Math.floor(spec.inFlightBytes / spec.batchBytes));
-  const latencies: number[] = [];
-  let measuring = false;
+  const time = new MeasuredTime(spec);
   const stop = new AbortController();
-  let batches = 0;
   let next = 0;
   const failures: unknown[] = [];
   const loop = async (): Promise<void> => {
@@ -34,31 +31,13 @@ export async function runWhole(spec: ChainSpec, target: WholeTarget): Promise<Ch
         failures.push(error);
         return;
       }
-      if (measuring) {
-        latencies.push(performance.now() - sentAt);
-        batches += 1;
-      }
+      time.acknowledged(sentAt);
     }
   };
   const loops = Array.from({ length: depth }, loop);
-  await systemClock.sleep(spec.warmUpMs);
-  measuring = true;
-  const cpu = (): number => target.pids.reduce((sum, pid) => sum + processCpuMs(pid), processCpuMs(process.pid));
-  const cpuBefore = cpu();
-  const started = performance.now();
-  await systemClock.sleep(spec.measureMs);
-  const elapsedMs = performance.now() - started;
-  measuring = false;
-  const cpuMs = cpu() - cpuBefore;
+  const result = await time.run(target.pids, batch.length);
   stop.abort();
   await Promise.all(loops);
   if (failures.length > 0) throw failures[0];
-  const megabytes = (batches * batch.length) / 1e6;
-  latencies.sort((a, b) => a - b);
-  return {
-    megabytesPerSecond: megabytes / (elapsedMs / 1000),
-    p50Ms: percentile(latencies, 0.5),
-    p99Ms: percentile(latencies, 0.99),
-    cpuMsPerMegabyte: cpuMs / megabytes,
-  };
+  return result;
 }

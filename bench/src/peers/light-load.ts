@@ -1,8 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { apis, beginRequest, readResponseHeader, Writer } from "@sluice/kafka-wire";
-import { systemClock } from "@sluice/runtime";
 import { makeBatch } from "../inner-load.ts";
-import { percentile, processCpuMs, type ChainResult, type ChainSpec } from "../measure.ts";
+import { MeasuredTime, type ChainResult, type ChainSpec } from "../measure.ts";
 
 const VERSION = 9;
 const { Produce } = apis;
@@ -24,12 +23,10 @@ export async function runLight(spec: ChainSpec, target: LightTarget): Promise<Ch
   const requests = Array.from({ length: spec.partitions }, (_, index) => produceRequest(target.topic, index, batch));
   const depth = Math.max(1, Math.floor(spec.inFlightBytes / spec.batchBytes));
   const sentAt: number[] = [];
-  const latencies: number[] = [];
-  let measuring = false;
+  const time = new MeasuredTime(spec);
   let stopped = false;
   let sent = 0;
   let done = 0;
-  let measured = 0;
   let failure: Error | undefined;
   const socket = await opened(target.kafka);
   const fill = (): void => {
@@ -45,35 +42,17 @@ export async function runLight(spec: ChainSpec, target: LightTarget): Promise<Ch
   onFrames(socket, (frame) => {
     const code = errorOf(frame);
     if (code !== 0) failure ??= new Error(`a produce request ended with ${code}`);
-    if (measuring) {
-      latencies.push(performance.now() - (sentAt[done % depth] as number));
-      measured += 1;
-    }
+    time.acknowledged(sentAt[done % depth] as number);
     done += 1;
     fill();
   });
   socket.on("close", () => (failure ??= stopped ? undefined : new Error("the proxy closed the connection")));
   fill();
-  await systemClock.sleep(spec.warmUpMs);
-  const cpu = (): number => target.pids.reduce((sum, pid) => sum + processCpuMs(pid), processCpuMs(process.pid));
-  const cpuBefore = cpu();
-  const started = performance.now();
-  measuring = true;
-  await systemClock.sleep(spec.measureMs);
-  const elapsedMs = performance.now() - started;
-  measuring = false;
-  const cpuMs = cpu() - cpuBefore;
+  const result = await time.run(target.pids, batch.length);
   stopped = true;
   socket.destroy();
   if (failure !== undefined) throw failure;
-  const megabytes = (measured * batch.length) / 1e6;
-  latencies.sort((a, b) => a - b);
-  return {
-    megabytesPerSecond: megabytes / (elapsedMs / 1000),
-    p50Ms: percentile(latencies, 0.5),
-    p99Ms: percentile(latencies, 0.99),
-    cpuMsPerMegabyte: cpuMs / megabytes,
-  };
+  return result;
 }
 
 function produceRequest(name: string, index: number, records: Uint8Array): Uint8Array {

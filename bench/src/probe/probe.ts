@@ -5,7 +5,7 @@
 import { fork, type ChildProcess } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { percentile, processCpuMs, type ChainResult, type ChainSpec } from "../measure.ts";
+import { MeasuredTime, type ChainResult, type ChainSpec } from "../measure.ts";
 import { AckScan, connect, FRAME_HEADER_BYTES } from "./wire.ts";
 
 function start(args: readonly string[]): Promise<{ child: ChildProcess; port: number }> {
@@ -54,20 +54,14 @@ async function drive(spec: ChainSpec, port: number, children: readonly ChildProc
   frame.writeUInt32LE(frame.length - 4, 0);
   const depth = Math.max(1, Math.floor(spec.inFlightBytes / spec.batchBytes));
   const sentAt: number[] = [];
-  const latencies: number[] = [];
+  const time = new MeasuredTime(spec);
   const acks = new AckScan();
   let sent = 0;
   let done = 0;
-  let measuring = false;
-  let measuredFrames = 0;
   let stopped = false;
   const socket = await connect(port, (run) => {
-    const now = performance.now();
     for (let n = acks.scan(run); n > 0; n -= 1) {
-      if (measuring) {
-        latencies.push(now - (sentAt[done % depth] as number));
-        measuredFrames += 1;
-      }
+      time.acknowledged(sentAt[done % depth] as number);
       done += 1;
     }
     fill();
@@ -83,23 +77,9 @@ async function drive(spec: ChainSpec, port: number, children: readonly ChildProc
     socket.uncork();
   };
   fill();
-  await new Promise((resolve) => setTimeout(resolve, spec.warmUpMs));
-  measuring = true;
   const pids = children.map((c) => c.pid as number);
-  const cpuBefore = pids.reduce((sum, pid) => sum + processCpuMs(pid), 0) + processCpuMs(process.pid);
-  const started = performance.now();
-  await new Promise((resolve) => setTimeout(resolve, spec.measureMs));
-  const elapsedMs = performance.now() - started;
-  measuring = false;
-  const cpuMs = pids.reduce((sum, pid) => sum + processCpuMs(pid), 0) + processCpuMs(process.pid) - cpuBefore;
+  const result = await time.run(pids, spec.batchBytes);
   stopped = true;
   socket.destroy();
-  const megabytes = (measuredFrames * spec.batchBytes) / 1e6;
-  latencies.sort((a, b) => a - b);
-  return {
-    megabytesPerSecond: megabytes / (elapsedMs / 1000),
-    p50Ms: percentile(latencies, 0.5),
-    p99Ms: percentile(latencies, 0.99),
-    cpuMsPerMegabyte: cpuMs / megabytes,
-  };
+  return result;
 }

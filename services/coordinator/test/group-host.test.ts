@@ -19,27 +19,14 @@ import { GroupHost } from "../src/group-host.ts";
 import { GroupTimers } from "../src/group-timers.ts";
 import { deleteOffsets } from "../src/handlers/groups.ts";
 import type { HandlerParts } from "../src/handlers/parts.ts";
-import { createCoordinatorMetrics } from "../src/metrics.ts";
 import type { ChangeRequest } from "../src/request-queue.ts";
 import type { Shard } from "../src/shard.ts";
 import { Waiting } from "../src/waiting.ts";
-import { World, type Host } from "./support/world.ts";
+import { testMetrics, World, type Host } from "./support/world.ts";
 
 const key = { tenant: "t", group: "g" };
 const never = new AbortController().signal;
 const config = { ...groupConfigDefault, sessionTimeoutMinMs: 1, initialRebalanceDelayMs: 0, consumerSessionTimeoutMs: 1_000 };
-const zero = (): number => 0;
-const figures = {
-  wanted: zero,
-  active: zero,
-  loading: zero,
-  groups: zero,
-  members: zero,
-  waiting: zero,
-  offsets: zero,
-  stateBytes: zero,
-  queued: zero,
-};
 const topics = {
   topic: () => ({ topicId: "orders", partitions: 4 }),
   matching: () => [],
@@ -98,7 +85,7 @@ class Scene {
   readonly shard = new SlowShard();
   readonly metrics = createMetrics({ service: "coordinator" });
   readonly host = new GroupHost(
-    { clock: this.clock, logger: this.lines, config, topics, metrics: createCoordinatorMetrics(this.metrics, figures) },
+    { clock: this.clock, logger: this.lines, config, topics, metrics: testMetrics(this.metrics) },
     this.shard as unknown as Shard,
   );
   constructor() {
@@ -328,7 +315,7 @@ describe("offsets of a whole topic", () => {
   };
   /** The handler over one shard. */
   const handler = (host: Host) => {
-    const metrics = createCoordinatorMetrics(createMetrics({ service: "coordinator" }), figures);
+    const metrics = testMetrics(createMetrics({ service: "coordinator" }));
     const groups = new GroupHost({ clock: systemClock, logger: host.lines, config, topics, metrics }, host.shard);
     const parts = {
       clock: systemClock,

@@ -4,9 +4,9 @@ import { committedOffsets } from "@sluice/core/group";
 import { instanceId, memberId, scaleTimers, topicId, type Timers } from "@sluice/core/model";
 import { openEmbeddedMetadata } from "@sluice/metadata";
 import { memoryObjectStore, type ObjectStore } from "@sluice/object-store";
-import { createMetrics, systemClock, systemRandom } from "@sluice/runtime";
+import { createMetrics, systemClock, systemRandom, type Metrics } from "@sluice/runtime";
 import { RecordingLogger } from "@sluice/runtime/testing";
-import { createCoordinatorMetrics } from "../../src/metrics.ts";
+import { createCoordinatorMetrics, type CoordinatorMetrics } from "../../src/metrics.ts";
 import { ShardRegister } from "../../src/shard-register.ts";
 import { Shard } from "../../src/shard.ts";
 import type { SnapshotPolicy } from "../../src/snapshot-schedule.ts";
@@ -25,6 +25,21 @@ export async function until(what: string, check: () => boolean | Promise<boolean
     await systemClock.sleep(POLL_MS);
   }
 }
+
+const zero = (): number => 0;
+/** Metrics of a coordinator whose live values nobody asks for. */
+export const testMetrics = (metrics: Metrics): CoordinatorMetrics =>
+  createCoordinatorMetrics(metrics, {
+    wanted: zero,
+    active: zero,
+    loading: zero,
+    groups: zero,
+    members: zero,
+    waiting: zero,
+    offsets: zero,
+    stateBytes: zero,
+    queued: zero,
+  });
 
 export interface Host {
   readonly shard: Shard;
@@ -54,18 +69,7 @@ export class World implements AsyncDisposable {
     const identity = { id: memberId(name), instance: instanceId(systemRandom.uuid()), zone: "a" };
     const { store, keys, timers } = this;
     const register = new ShardRegister({ store, keys, identity, generation: 0 });
-    const zero = (): number => 0;
-    const metrics = createCoordinatorMetrics(createMetrics({ service: "coordinator" }), {
-      wanted: zero,
-      active: zero,
-      loading: zero,
-      groups: zero,
-      members: zero,
-      waiting: zero,
-      offsets: zero,
-      stateBytes: zero,
-      queued: zero,
-    });
+    const metrics = testMetrics(createMetrics({ service: "coordinator" }));
     const snapshots = new Snapshots({
       store,
       keys,
