@@ -7,6 +7,7 @@ import { encodeRequest, KafkaClient } from "@sluice/proxy/testing";
 import { SeededRandom } from "@sluice/runtime/testing";
 import { say } from "@sluice/test-support";
 import { createTopic, TestCluster } from "./support/cluster.ts";
+import { moreNodeOptions, withEnvironment } from "./support/environment.ts";
 import { attack, type Target } from "./support/fuzz.ts";
 import { grpcMessage, rawFrame } from "./support/hostile.ts";
 import { Inside, plainBatch } from "./support/inside.ts";
@@ -17,6 +18,9 @@ const SECONDS = Number(process.env["SLUICE_TEST_FUZZ_SECONDS"] ?? 6);
 const SEED = Number(process.env["SLUICE_TEST_FUZZ_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
 /** Code is compiled and pools are filled before the memory counts. */
 const WARM_UP_MS = 2_000;
+/** Memory is what services hold, not what V8 has not yet collected. */
+const collectGarbage = new URL("./support/collect-garbage.ts", import.meta.url).href;
+const SMALL_NEW_SPACE = "--max-semi-space-size=1";
 
 function kafkaFrames(): Uint8Array[] {
   let correlation = 0;
@@ -111,7 +115,10 @@ describe("hostile bytes at every listener", () => {
   let sluice: Sluice;
   let inside: Inside;
   beforeAll(async () => {
-    cluster = await TestCluster.start({ name: "fuzz", proxies: 1, brokers: 1, stores: 3, config: { "kafka.autoCreateTopics": "false" } });
+    const options = { name: "fuzz", proxies: 1, brokers: 1, stores: 3, config: { "kafka.autoCreateTopics": "false" } };
+    cluster = await withEnvironment({ NODE_OPTIONS: moreNodeOptions(SMALL_NEW_SPACE, `--import ${collectGarbage}`) }, () =>
+      TestCluster.start(options),
+    );
     sluice = await cluster.connect();
     inside = await Inside.open(cluster);
     await createTopic(sluice, "t", 2);

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import { openTelemetry, type Sluice } from "@sluice/client";
 import { freePort, startOtlpCollector, tempDir, type CollectedSpan, type OtlpCollector } from "@sluice/test-support";
 import { createTopic, TestCluster, until } from "./support/cluster.ts";
+import { moreNodeOptions, withEnvironment } from "./support/environment.ts";
 
 const noteModules = new URL("./support/note-modules.ts", import.meta.url).href;
 interface Traced extends AsyncDisposable {
@@ -20,36 +21,27 @@ async function startTraced(name: string, endpoint: string | undefined): Promise<
   const dir = await tempDir(`modules-${name}`);
   const file = join(dir.path, "modules");
   await writeFile(file, "");
-  const changed: Record<string, string | undefined> = {
+  const variables = {
     OTEL_EXPORTER_OTLP_ENDPOINT: endpoint ?? "",
     // What a collector that is away may take of a test's time; ten seconds otherwise.
     OTEL_EXPORTER_OTLP_TIMEOUT: "1500",
     TEST_MODULES_FILE: file,
-    NODE_OPTIONS: `${process.env["NODE_OPTIONS"] ?? ""} --import ${noteModules}`,
+    NODE_OPTIONS: moreNodeOptions(`--import ${noteModules}`),
   };
-  const before = Object.fromEntries(Object.keys(changed).map((key) => [key, process.env[key]]));
-  Object.assign(process.env, changed);
-  try {
-    const cluster = await TestCluster.start({ name, brokers: 1, proxies: 1, stores: 3 });
-    return {
-      cluster,
-      async loaded() {
-        const pids = new Set((await readFile(file, "utf8")).split("\n").map((line) => Number(line.split(" ")[0])));
-        return Object.keys(cluster.handle.spec.processes)
-          .filter((id) => pids.has(cluster.pid(id)))
-          .toSorted();
-      },
-      async [Symbol.asyncDispose]() {
-        await cluster[Symbol.asyncDispose]();
-        await dir[Symbol.asyncDispose]();
-      },
-    };
-  } finally {
-    for (const [key, value] of Object.entries(before)) {
-      if (value === undefined) delete process.env[key];
-      else process.env[key] = value;
-    }
-  }
+  const cluster = await withEnvironment(variables, () => TestCluster.start({ name, brokers: 1, proxies: 1, stores: 3 }));
+  return {
+    cluster,
+    async loaded() {
+      const pids = new Set((await readFile(file, "utf8")).split("\n").map((line) => Number(line.split(" ")[0])));
+      return Object.keys(cluster.handle.spec.processes)
+        .filter((id) => pids.has(cluster.pid(id)))
+        .toSorted();
+    },
+    async [Symbol.asyncDispose]() {
+      await cluster[Symbol.asyncDispose]();
+      await dir[Symbol.asyncDispose]();
+    },
+  };
 }
 const TRACED = ["broker-1", "proxy-1", "store-1", "store-2", "store-3"];
 
