@@ -1,4 +1,5 @@
 import { describe, expect, test } from "@jest/globals";
+import { outcomesOf } from "./go/kgo.ts";
 import { judge, type Outcome } from "./support/judge.ts";
 import { compatibilityPage } from "./support/page.ts";
 import { missingToolchains } from "./support/toolchains.ts";
@@ -29,6 +30,26 @@ describe("a suite is judged by its difference from a real Kafka", () => {
   });
   test("a short form is held against what it runs", () =>
     expect(judge([passed("a")], baseline, {}, (name) => name === "a").differences).toEqual([]));
+});
+
+test("events of Go's tests: what began and did not end has failed, and a failure has its words", () => {
+  const events = [
+    { Action: "run", Test: "A" },
+    { Action: "output", Test: "A", Output: "a.go:1: no\n" },
+    { Action: "run", Test: "A/b" },
+    { Action: "pass", Test: "A/b" },
+    { Action: "fail", Test: "A" },
+    { Action: "run", Test: "C" },
+    { Action: "skip", Test: "C" },
+    { Action: "run", Test: "D" },
+    { Action: "fail" },
+  ] as const;
+  expect(outcomesOf(events)).toEqual([
+    { name: "A", status: "failed", detail: "a.go:1: no\n" },
+    { name: "A/b", status: "passed" },
+    { name: "C", status: "skipped" },
+    { name: "D", status: "failed", detail: "did not end" },
+  ]);
 });
 
 test("the page: a row for each suite, differences by reason", () => {

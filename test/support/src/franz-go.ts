@@ -1,13 +1,14 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { copyFile, mkdir, readdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { cachedTool, findGo, run, toolsDir } from "./tools.ts";
 
 /*
- * franz-go, a Kafka client in Go, with programs of ours that use it. They are built once on a machine.
+ * franz-go, a Kafka client in Go: programs of ours that use it, and its own tests. They are built once on a machine; Go holds what it downloads
+ * against its checksum database.
  */
-const FRANZ_GO_VERSION = "1.22.3";
+export const FRANZ_GO_VERSION = "1.22.3";
 const MODULE = "github.com/twmb/franz-go";
 /** A compiler that shares a busy machine takes its time. */
 const BUILD_MS = 1_800_000;
@@ -27,4 +28,30 @@ export async function ensureFranzGoProgram(name: string, source: string): Promis
     await run(compiler, ["build", "-trimpath", "-ldflags=-s -w", "-o", name, "."], options);
   });
   return tool.path;
+}
+
+export interface KgoTests {
+  /** The tests of franz-go's package kgo, as one program. */
+  readonly tests: string;
+  /** Where they run: some read the package's sources. */
+  readonly folder: string;
+  /** Go's own translation of what such a program writes into `go test -json`'s events. */
+  readonly test2json: string;
+}
+/** franz-go's own tests, which its module brings; built by Go. Throws, naming what is missing. */
+export async function ensureKgoTests(): Promise<KgoTests> {
+  const tool = await cachedTool("kgo-tests", FRANZ_GO_VERSION, "kgo.test", async (dir) => {
+    const go = findGo();
+    if (go === undefined) throw new Error("franz-go's own tests need Go, which is not on this machine");
+    const options = { cwd: dir, env: { GOFLAGS: "-buildvcs=false -mod=mod" }, timeoutMs: BUILD_MS };
+    await run(go, ["mod", "init", "tests"], options);
+    await run(go, ["get", "-t", `${MODULE}/pkg/kgo@v${FRANZ_GO_VERSION}`], options);
+    await run(go, ["build", "-trimpath", "-ldflags=-s -w", "-o", "test2json", "cmd/test2json"], options);
+    const sources = (await run(go, ["list", "-f", "{{.Dir}}", `${MODULE}/pkg/kgo`], options)).trim();
+    await mkdir(join(dir, "kgo"));
+    for (const name of await readdir(sources)) if (name.endsWith(".go")) await copyFile(join(sources, name), join(dir, "kgo", name));
+    await run(go, ["test", "-c", "-trimpath", "-ldflags=-s -w", "-o", "kgo.test", `${MODULE}/pkg/kgo`], options);
+  });
+  const home = dirname(tool.path);
+  return { tests: tool.path, folder: join(home, "kgo"), test2json: join(home, "test2json") };
 }

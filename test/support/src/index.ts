@@ -1,5 +1,5 @@
 export { startEtcd, type EtcdOptions, type EtcdServer } from "./etcd.ts";
-export { ensureFranzGoProgram } from "./franz-go.ts";
+export { ensureFranzGoProgram, ensureKgoTests, FRANZ_GO_VERSION, type KgoTests } from "./franz-go.ts";
 export { ensureGrpcurl, ensurePythonGrpc } from "./grpc-clients.ts";
 export {
   ensureKafkaLibraries,
