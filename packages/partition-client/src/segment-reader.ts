@@ -19,7 +19,8 @@ const EMPTY = new Uint8Array(0);
 /**
  * Reads committed records of a partition by its segments.
  *
- *   offset -> segment -> sealed: at most to its end, from a storage node while it has one, else from the object
+ *   offset -> segment -> sealed: at most to its end, from a storage node while it has one, else from the object; a node that was not told of the
+ *                                end yet, because the owner left, hears it from the read
  *                        open:   at most to the mark published for that segment's epoch, from a storage node
  *
  * The copy of the metadata may be old: a segment that is gone, or an offset that no known segment holds, means read the keys again, and only
@@ -110,6 +111,7 @@ export class SegmentReader {
     marks: Marks | undefined,
   ): Promise<PartitionRead | undefined> {
     const sameEpoch = marks !== undefined && marks.epoch === record.segment.epoch;
+    const committed = record.end ?? (sameEpoch ? marks.highWatermark - 1 : -1);
     let failure: unknown;
     let lagging = false;
     if (record.phase !== "LOCAL_DELETED") {
@@ -120,8 +122,8 @@ export class SegmentReader {
             segment: record.segment,
             from: offset,
             maxBytes,
-            committed: sameEpoch ? marks.highWatermark - 1 : -1,
-            committedEpoch: sameEpoch ? marks.epoch : -1,
+            committed,
+            committedEpoch: committed < 0 ? -1 : record.segment.epoch,
           });
           const limit = Math.min(data.limit, record.end ?? Number.MAX_SAFE_INTEGER);
           const cut = trim(data.payload, offset, limit);

@@ -91,6 +91,20 @@ describe("segment reader", () => {
     await close();
   });
 
+  test("what a sealed segment holds is committed: a node that was not told of the seal serves it to its end", async () => {
+    const stale = Buffer.concat([stamped(0, 5, 1), stamped(5, 5, 1), stamped(10, 5, 1, "given up")]);
+    const node = (_: ReplicaId, read: StoreRead): StoreData => ({
+      payload: stale,
+      limit: Math.max(4, read.committedEpoch === 1 ? read.committed : -1),
+      sealed: false,
+    });
+    const { reader, asked, close } = await setup({ viewed: [segment(1, 0, 9), segment(2, 10)], node });
+    const last = await reader.read(partition, 5, 10_000, marksOf(2, 12));
+    expect([last.nextOffset, last.batches.length, last.from]).toEqual([10, stamped(5, 5, 1).length, "storage node"]);
+    expect(asked.map(([, read]) => [read.committed, read.committedEpoch])).toEqual([[9, 1]]);
+    await close();
+  });
+
   test("a node that knows the end of the segment sends the reader on to the next one", async () => {
     const fresh = stamped(5, 5, 2);
     const node = (_: ReplicaId, read: StoreRead): StoreData =>

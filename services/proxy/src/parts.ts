@@ -18,6 +18,7 @@ import type { KafkaContext, KafkaSettings } from "./kafka/context.ts";
 import { FetchSessions } from "./kafka/fetch-sessions.ts";
 import { kafkaHandlers } from "./kafka/handlers/index.ts";
 import { KafkaListener, type KafkaDoor, type KafkaEndpoint } from "./kafka/listener.ts";
+import { Redirects } from "./kafka/redirects.ts";
 import { Topology } from "./kafka/topology.ts";
 import { proxyLimits } from "./limits.ts";
 import type { ProxyMetrics } from "./metrics.ts";
@@ -176,7 +177,7 @@ export class ProxyParts {
   #kafkaListener(shared: Shared): KafkaListener | undefined {
     const { environment, identity, view, metrics, registry, kafkaListeners, kafkaSettings, authorizer } = this.#options;
     const { clock, logger, timers, store, keys } = environment;
-    const context: Omit<KafkaContext, "topology"> = {
+    const context: Omit<KafkaContext, "topology" | "redirects"> = {
       ...shared,
       clock,
       timers,
@@ -195,7 +196,8 @@ export class ProxyParts {
     for (const endpoint of ["kafka", "kafkaOutside"] as const) {
       const listener = kafkaListeners[endpoint];
       if (listener === undefined) continue;
-      doors.push({ endpoint, listener, handlers: kafkaHandlers({ ...context, topology: new Topology(view, identity, endpoint, logger) }) });
+      const topology = new Topology(view, identity, endpoint, logger);
+      doors.push({ endpoint, listener, handlers: kafkaHandlers({ ...context, topology, redirects: new Redirects(clock, topology) }) });
     }
     return doors.length === 0 ? undefined : new KafkaListener({ doors, clock, logger, metrics: registry, authorizer, gate: shared.path });
   }

@@ -36,7 +36,7 @@ export interface Proxy extends Service {
  * Puts a proxy together: nothing is bound or read before `start`.
  *
  *   start: cluster record -> view -> caches, links -> gRPC and Kafka listeners -> member key
- *   drain: NOT_SERVING, streams end themselves, what is in flight is finished
+ *   drain: NOT_SERVING, no longer named -> Kafka clients are sent elsewhere, streams end themselves -> what is in flight is finished
  */
 export function createProxy(options: ProxyOptions): Proxy {
   return new ProxyProcess(options);
@@ -95,7 +95,7 @@ class ProxyProcess implements Proxy {
     const deadline = new AbortController();
     const timer = clock.setTimer(timers.shutdownMs, () => deadline.abort());
     const within = { signal: deadline.signal, remainingMs: () => Math.max(0, untilMs - clock.monotonicMs()) };
-    await Promise.all([this.#parts.rpc.drain(within), this.#parts.kafka?.drain(within)]);
+    await Promise.all([this.#parts.rpc.drain(within), this.#parts.kafka?.drain(within, () => this.#hasOthers())]);
     timer.cancel();
   }
 
@@ -108,6 +108,13 @@ class ProxyProcess implements Proxy {
     await this.#view.close();
   }
 
+  /** Proxies that stay, and that Kafka clients can reach. */
+  #hasOthers(): boolean {
+    const { instance } = this.#options.identity;
+    return this.#view
+      .membersOf("proxy")
+      .some((member) => member.instance !== instance && !member.draining && member.endpoints.kafka !== undefined);
+  }
   #build(cluster: ClusterRecord): ProxyParts {
     const { environment, identity, grpcListener, kafkaListener, kafkaOutsideListener, metrics, authorizer } = this.#options;
     return new ProxyParts({

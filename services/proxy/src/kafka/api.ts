@@ -10,7 +10,7 @@ export interface KafkaCall {
   readonly principal: Principal;
   /** Aborts when the connection is gone. */
   readonly signal: AbortSignal;
-  /** Aborts when the connection is gone or the proxy begins to drain: long polls end. */
+  /** Aborts when the connection is gone or the proxy begins to send its clients elsewhere: long polls end. */
   readonly ending: AbortSignal;
   /** Whether the principal has the handler's right on the named resource; undefined: on all of its kind. */
   may(name: string | undefined): boolean | Promise<boolean>;

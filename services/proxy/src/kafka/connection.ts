@@ -121,6 +121,10 @@ export class KafkaConnection {
     else if (nowMs - this.#takenMs > kafkaLimits.frameMs + writableLength / kafkaLimits.takenBytesPerMsMin) this.close("slow");
     else if (!this.busy && nowMs - this.#activeMs > kafkaLimits.idleMs) this.close("idle");
   }
+  /** Nothing is under way, and nothing came since then. */
+  isQuietSince(ms: number): boolean {
+    return !this.busy && this.#activeMs < ms;
+  }
   /** Answers what has come, then ends. */
   finish(): void {
     this.#ending = true;

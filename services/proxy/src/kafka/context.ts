@@ -13,6 +13,7 @@ import type { ReadPath } from "../read-path.ts";
 import type { TailCache } from "../tail-cache.ts";
 import type { Topics } from "../topics.ts";
 import type { FetchSessions } from "./fetch-sessions.ts";
+import type { Redirects } from "./redirects.ts";
 import type { Topology } from "./topology.ts";
 
 /** What a user may set. */
@@ -43,6 +44,7 @@ export interface KafkaContext {
   readonly positions: Positions;
   readonly offsets: Pick<OwnerOffsets, "confirm">;
   readonly fetchSessions: FetchSessions;
+  readonly redirects: Redirects;
   readonly metrics: ProxyMetrics;
   readonly settings: KafkaSettings;
 }

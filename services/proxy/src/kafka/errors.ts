@@ -4,6 +4,7 @@ import { asSluiceError, errorCatalogue, type ErrorCode } from "@sluice/core/mode
 export const KafkaError = {
   none: 0,
   unknownTopicOrPartition: 3,
+  notLeaderOrFollower: 6,
   replicaNotAvailable: 9,
   coordinatorLoadInProgress: 14,
   coordinatorNotAvailable: 15,

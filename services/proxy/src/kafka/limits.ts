@@ -46,6 +46,15 @@ export const kafkaLimits = {
   topicsParallel: 8,
   /** A topic id that the own view does not show yet is waited for this long. */
   topicIdVisibleMs: 500,
+  /** A proxy that goes away serves on for this long after it has said so, until no other proxy names it ... */
+  announceMs: 150,
+  /** ... then it sends its clients elsewhere for at most this long, less when none has asked for anything for `redirectQuietMs` ... */
+  redirectMs: 2_000,
+  redirectQuietMs: 500,
+  /** ... batches for a partition for this long after the first; later ones are taken. */
+  redirectPipelineMs: 100,
+  /** A fetch that comes meanwhile waits no longer. */
+  redirectFetchWaitMs: 100,
   /** Groups that one request asks about at the same time. */
   groupsParallel: 8,
   /** Beyond its rebalance timeout a member's join is waited for this long; the group answers it before that. */

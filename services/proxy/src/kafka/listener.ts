@@ -37,6 +37,7 @@ export interface KafkaListenerOptions {
   readonly gate: ConnectionOptions["gate"];
 }
 const LOOK_MS = 1_000;
+const HAND_OVER_LOOK_MS = 50;
 
 interface OpenDoor {
   readonly door: KafkaDoor;
@@ -51,6 +52,7 @@ export class KafkaListener {
   readonly #doors: readonly OpenDoor[];
   readonly #connections = new Set<KafkaConnection>();
   readonly #metrics: KafkaMetrics;
+  /** Clients are sent elsewhere. */
   readonly #draining = new AbortController();
   readonly #largeFrames = new ByteBudget({
     name: "large Kafka requests",
@@ -59,6 +61,7 @@ export class KafkaListener {
   });
   #timer: Timer | undefined;
   #onEmpty: (() => void) | undefined;
+  #closing = false;
   #stopped = false;
 
   constructor(options: KafkaListenerOptions) {
@@ -107,8 +110,14 @@ export class KafkaListener {
       advertised: advertisedAddress(listener, open.port),
     });
   }
-  /** No new connection, long polls end, what is under way is answered; returns when all connections are gone, or at the deadline. */
-  async drain(deadline: DrainDeadline): Promise<void> {
+  /**
+   * Sends clients elsewhere, while there are `others`. Then: no new connection, long polls end, what is under way is answered; returns when all connections
+   * are gone, or at the deadline.
+   */
+  async drain(deadline: DrainDeadline, others: () => boolean = () => false): Promise<void> {
+    const isOf = (): boolean => others() && this.#connections.size > 0;
+    if (isOf()) await this.#handOver(deadline.signal, isOf).catch(() => undefined);
+    this.#closing = true;
     for (const { server } of this.#doors) server.close();
     this.#draining.abort(new SluiceError("SHUTTING_DOWN", "the proxy is going away"));
     for (const connection of this.#connections) connection.finish();
@@ -117,6 +126,20 @@ export class KafkaListener {
       this.#onEmpty = resolve;
       deadline.signal.addEventListener("abort", () => resolve(), { once: true });
     });
+  }
+  /** Everything is served on; connections stay open, and new ones are taken, so that clients can ask where to go. */
+  async #handOver(signal: AbortSignal, isOf: () => boolean): Promise<void> {
+    const { clock } = this.#options;
+    await clock.sleep(kafkaLimits.announceMs, signal);
+    this.#draining.abort(new SluiceError("SHUTTING_DOWN", "the proxy is going away"));
+    const startMs = clock.monotonicMs();
+    for (;;) {
+      await clock.sleep(HAND_OVER_LOOK_MS, signal);
+      const nowMs = clock.monotonicMs();
+      const quietMs = nowMs - kafkaLimits.redirectQuietMs;
+      const isQuiet = quietMs >= startMs && this.#connections.values().every((connection) => connection.isQuietSince(quietMs));
+      if (isQuiet || !isOf() || nowMs - startMs >= kafkaLimits.redirectMs) return;
+    }
   }
   async stop(): Promise<void> {
     if (this.#stopped) return;
@@ -128,7 +151,7 @@ export class KafkaListener {
   }
 
   #accept(socket: Socket, table: ApiTable): void {
-    if (this.#stopped || this.#draining.signal.aborted || this.#connections.size >= kafkaLimits.connectionsMax) {
+    if (this.#stopped || this.#closing || this.#connections.size >= kafkaLimits.connectionsMax) {
       this.#metrics.closed.labels("too many").inc();
       socket.destroy();
       return;

@@ -85,7 +85,8 @@ describe("a produce while the proxy is full", () => {
     timeoutMs = 5_000,
     topics: object = { known: () => topic },
   ): Promise<ProduceResponse | undefined> => {
-    const context = { clock, timers: scaleTimers(1), path, topics } as unknown as KafkaContext;
+    const redirects = { produce: () => undefined };
+    const context = { clock, timers: scaleTimers(1), path, topics, redirects } as unknown as KafkaContext;
     const call = {
       version: 9,
       principal: anonymous,

@@ -20,9 +20,9 @@ export interface RunningProxy extends AsyncDisposable {
   readonly admin: RpcClient<typeof AdminService>;
   readonly groups: RpcClient<typeof GroupService>;
   /** A new connection of a Kafka client. */
-  kafka(): Promise<KafkaClient>;
+  readonly kafka: () => Promise<KafkaClient>;
   /** The same through the listener for those outside. */
-  kafkaOutside(): Promise<KafkaClient>;
+  readonly kafkaOutside: () => Promise<KafkaClient>;
 }
 
 /** gRPC and Kafka on free ports. */

@@ -19,10 +19,14 @@ import { KafkaError, kafkaFailure } from "../errors.ts";
 import { checkLeaderEpoch, type EpochLookUps } from "../leader-epoch.ts";
 import { IDS_FROM, type FetchScope } from "../fetch-sessions.ts";
 import { kafkaLimits } from "../limits.ts";
+import { currentLeader, nodeEndpoints, type Elsewhere } from "../redirects.ts";
 import { topicNamed } from "../topic-admin.ts";
 import { topicWithId } from "./metadata.ts";
 
 const READ_COMMITTED = 1;
+/** From these versions on a client is told who leads a partition, and where that is. */
+const LEADER_FROM = 12;
+const ENDPOINTS_FROM = 16;
 
 /**
  * Reads whole batches as they are stored, the one that holds the asked offset first, even when it is larger than the client's limit. Waits until
@@ -48,6 +52,8 @@ interface Part {
   readonly asked: FetchRequestFetchPartition;
   reader: Reader | undefined;
   errorCode: number;
+  /** With NOT_LEADER_OR_FOLLOWER. */
+  elsewhere: Elsewhere | undefined;
   runs: Uint8Array[];
   bytes: number;
   last: ReadAnswer | undefined;
@@ -57,6 +63,7 @@ interface Part {
 interface TopicParts {
   readonly topic: string;
   readonly topicId: string;
+  readonly record: TopicRecord | undefined;
   readonly parts: Part[];
 }
 
@@ -83,12 +90,18 @@ class FetchRun {
 
   async answer(): Promise<Input<FetchResponse>> {
     const { clock, timers, metrics } = this.#context;
-    const untilMs = clock.monotonicMs() + Math.min(this.#request.maxWaitMs, timers.fetchWaitMsMax);
+    const { signal, ending } = this.#call;
+    // The proxy was going away before the fetch came: that does not end its wait, or a client that stays would ask without a pause.
+    const isLate = ending.aborted;
+    const waitMs = Math.min(this.#request.maxWaitMs, isLate ? kafkaLimits.redirectFetchWaitMs : timers.fetchWaitMsMax);
+    const untilMs = clock.monotonicMs() + waitMs;
+    const until = isLate ? signal : ending;
     this.#topics = await inParallel(this.#scope.topics, kafkaLimits.topicsParallel, async ({ topic, topicId, partitions }) => ({
       topic,
       topicId,
-      parts: await this.#open(topic, topicId, partitions),
+      ...(await this.#open(topic, topicId, partitions)),
     }));
+    if (isLate) this.#redirect();
     const parts = this.#topics.flatMap((topic) => topic.parts);
     const minBytes = Math.min(this.#request.minBytes, this.#maxBytes);
     for (;;) {
@@ -96,11 +109,28 @@ class FetchRun {
       const isOver = this.#bytes >= minBytes || parts.length === 0 || parts.some((part) => part.errorCode !== 0);
       const leftMs = untilMs - clock.monotonicMs();
       const open = parts.filter((part) => this.#isOpen(part));
-      if (isOver || open.length === 0 || leftMs <= 0 || this.#call.ending.aborted) break;
-      await this.#wait(open, leftMs);
+      if (isOver || open.length === 0 || leftMs <= 0 || until.aborted) break;
+      await this.#wait(open, leftMs, until);
     }
+    // What was found meanwhile is delivered first.
+    if (!isLate && ending.aborted) this.#redirect();
     metrics.consumeBytes.inc(this.#bytes);
-    return { sessionId: this.#scope.sessionId, responses: this.#responses() };
+    const elsewhere = parts.flatMap((part) => part.elsewhere ?? []);
+    return {
+      sessionId: this.#scope.sessionId,
+      responses: this.#responses(),
+      ...(this.#call.version >= ENDPOINTS_FROM ? { nodeEndpoints: nodeEndpoints(elsewhere) } : {}),
+    };
+  }
+  /** The proxy goes away: what is empty so far is read through another one. */
+  #redirect(): void {
+    for (const { parts, record } of this.#topics) {
+      for (const part of parts) {
+        if (record === undefined || part.errorCode !== 0 || part.bytes > 0) continue;
+        part.elsewhere = this.#context.redirects.fetch(this.#call, record, part.asked.partition);
+        if (part.elsewhere !== undefined) part.errorCode = KafkaError.notLeaderOrFollower;
+      }
+    }
   }
   #responses(): Input<FetchResponseFetchableTopicResponse>[] {
     const responses = [];
@@ -115,7 +145,7 @@ class FetchRun {
     return responses;
   }
 
-  async #open(name: string, id: string, partitions: readonly FetchRequestFetchPartition[]): Promise<Part[]> {
+  async #open(name: string, id: string, partitions: readonly FetchRequestFetchPartition[]): Promise<Pick<TopicParts, "record" | "parts">> {
     let topic: TopicRecord | undefined;
     let failed = 0;
     try {
@@ -131,8 +161,9 @@ class FetchRun {
     } catch (error) {
       failed = fetchCode(error);
     }
-    return inParallel(partitions, kafkaLimits.offsetsParallel, async (asked) => {
-      const part: Part = { asked, reader: undefined, errorCode: failed, runs: [], bytes: 0, last: undefined, isCut: false };
+    const parts = await inParallel(partitions, kafkaLimits.offsetsParallel, async (asked) => {
+      const empty = { reader: undefined, elsewhere: undefined, runs: [], bytes: 0, last: undefined, isCut: false };
+      const part: Part = { ...empty, asked, errorCode: failed };
       if (failed !== 0 || topic === undefined) return part;
       try {
         const id = partitionOf(topic, asked.partition);
@@ -143,6 +174,7 @@ class FetchRun {
       }
       return part;
     });
+    return { record: topic, parts };
   }
   #reader(topic: TopicRecord, partition: PartitionId, offset: number): Reader {
     const start = this.#context.positions.earliest(partition).offset;
@@ -201,7 +233,7 @@ class FetchRun {
   }
 
   /** Until one of the partitions has news. Those whose end is not followed are looked at again soon. */
-  async #wait(parts: readonly Part[], leftMs: number): Promise<void> {
+  async #wait(parts: readonly Part[], leftMs: number, until: AbortSignal): Promise<void> {
     const { clock, tails } = this.#context;
     const followed: { tail: NonNullable<Reader["tail"]>; version: number }[] = [];
     let isSoon = false;
@@ -212,13 +244,14 @@ class FetchRun {
       if (tail === undefined || (marks !== undefined && marks.highWatermark > reader.offset && tail.version === version)) isSoon = true;
       else followed.push({ tail, version });
     }
-    if (isSoon) await clock.sleep(Math.min(leftMs, proxyLimits.readRetryMs), this.#call.ending).catch(() => undefined);
-    else await tails.changeOfAny(followed, Math.min(leftMs, proxyLimits.tailQuietMs), this.#call.ending);
+    if (isSoon) await clock.sleep(Math.min(leftMs, proxyLimits.readRetryMs), until).catch(() => undefined);
+    else await tails.changeOfAny(followed, Math.min(leftMs, proxyLimits.tailQuietMs), until);
   }
 
-  #partition({ asked, reader, errorCode, runs, last }: Part): Input<FetchResponsePartitionData> {
+  #partition({ asked, reader, errorCode, elsewhere, runs, last }: Part): Input<FetchResponsePartitionData> {
     const partitionIndex = asked.partition;
-    if (errorCode !== 0) return { partitionIndex, errorCode, highWatermark: -1, records: [] };
+    const leader = elsewhere === undefined || this.#call.version < LEADER_FROM ? {} : { currentLeader: currentLeader(elsewhere) };
+    if (errorCode !== 0) return { partitionIndex, errorCode, highWatermark: -1, records: [], ...leader };
     const known = Math.max(last?.highWatermark ?? -1, reader?.offset ?? 0);
     const isCommitted = this.#request.isolationLevel === READ_COMMITTED;
     return {

@@ -15,10 +15,13 @@ import { produceErrorMessage, type ProduceData } from "../../produce-path.ts";
 import { defineHandler, type AnyHandler, type KafkaCall, type Reply } from "../api.ts";
 import type { KafkaContext } from "../context.ts";
 import { KafkaError, kafkaCodeOf, kafkaFailure } from "../errors.ts";
+import { currentLeader, nodeEndpoints, type Elsewhere } from "../redirects.ts";
 
 type PartitionAnswer = Input<ProduceResponsePartitionProduceResponse>;
 /** From this version on a client may compress with zstd. */
 const ZSTD_FROM = 7;
+/** From this version on a client is told where the leader is. */
+const LEADERS_FROM = 10;
 /** Low byte of the batch's attributes. */
 const AT_CODEC = 22;
 const CODEC_MASK = 0x07;
@@ -45,6 +48,8 @@ class ProduceRun {
   readonly #deadlineMs: number;
   readonly #answers: PartitionAnswer[][];
   readonly #finished = Promise.withResolvers<Reply<ProduceResponse>>();
+  /** Of partitions that other proxies should be asked for. */
+  readonly #elsewhere: Elsewhere[] = [];
   #open = 1;
   #throttleMs = 0;
   #failed = "";
@@ -111,6 +116,7 @@ class ProduceRun {
   #partition(topic: TopicRecord, stampsTime: boolean, t: number, part: ProduceRequestPartitionProduceData): Promise<void> | undefined {
     const { path } = this.#context;
     const { index, records } = part;
+    if (this.#redirect(topic, t, index)) return undefined;
     let checked: CheckedBatch;
     const data = { partition: index, batch: records as Uint8Array, records: undefined, expectedBaseOffset: -1, fenceToken: -1 };
     try {
@@ -125,6 +131,20 @@ class ProduceRun {
     if (!path.hasRoomFor(length)) return this.#whenRoom(length, () => this.#send(topic, checked, data, stampsTime, t));
     this.#send(topic, checked, data, stampsTime, t);
     return undefined;
+  }
+  /** The proxy goes away: the batch is not begun. With acks=0 a client could not be told. */
+  #redirect(topic: TopicRecord, t: number, index: number): boolean {
+    const { redirects } = this.#context;
+    const elsewhere = this.#request.acks === 0 ? undefined : redirects.produce(this.#call, topic, index);
+    if (elsewhere === undefined) return false;
+    this.#elsewhere.push(elsewhere);
+    this.#answers[t]?.push({
+      index,
+      errorCode: KafkaError.notLeaderOrFollower,
+      baseOffset: -1,
+      ...(this.#call.version >= LEADERS_FROM ? { currentLeader: currentLeader(elsewhere) } : {}),
+    });
+    return true;
   }
   #send(topic: TopicRecord, checked: CheckedBatch, data: ProduceData, stampsTime: boolean, t: number): void {
     this.#open += 1;
@@ -193,7 +213,8 @@ class ProduceRun {
     if (this.#open > 0) return;
     if (this.#request.acks !== 0) {
       const responses = this.#request.topicData.map(({ name }, t) => ({ name, partitionResponses: this.#answers[t] ?? [] }));
-      return this.#finished.resolve({ responses, throttleTimeMs: this.#throttleMs });
+      const endpoints = this.#call.version >= LEADERS_FROM ? { nodeEndpoints: nodeEndpoints(this.#elsewhere) } : {};
+      return this.#finished.resolve({ responses, throttleTimeMs: this.#throttleMs, ...endpoints });
     }
     if (this.#failed !== "") this.#call.disconnect(this.#failed);
     this.#finished.resolve(undefined);
