@@ -9,6 +9,7 @@ import { drill, table, type DrillResult } from "./support/drill.ts";
 import { loadImages, REGISTRY, SERVER_TAG } from "./support/images.ts";
 import { accepts, Kubernetes, type PodInfo } from "./support/kubernetes.ts";
 import { lateEtcd, lateValues } from "./support/late.ts";
+import { connectionsWhile, type Connections } from "./support/sockets.ts";
 import { commandsOf, likeSources, runScript } from "./support/page.ts";
 
 const VERSION = "0.1.0";
@@ -155,15 +156,21 @@ describe("pods under load", () => {
   test(
     "brokers 2, 4, 2",
     watched(async () => {
+      let copied: Connections | undefined;
       await under("brokers 2 → 4 → 2", async () => {
-        await follow("Scale", 0, 2);
-        await until("four brokers serve partitions", 60_000, async () => {
-          const serving = await cluster.gauges("broker", "sluice_broker_partitions_serving_count");
-          return (serving.length === 4 && serving.every((count) => count > 0)) || serving.join(", ");
+        copied = await connectionsWhile(cluster, "broker", "segment-store", async () => {
+          await follow("Scale", 0, 2);
+          await until("four brokers serve partitions", 60_000, async () => {
+            const serving = await cluster.gauges("broker", "sluice_broker_partitions_serving_count");
+            return (serving.length === 4 && serving.every((count) => count > 0)) || serving.join(", ");
+          });
+          await follow("Scale", 2);
+          await cluster.untilReady(60_000, "broker", 2);
         });
-        await follow("Scale", 2);
-        await cluster.untilReady(60_000, "broker", 2);
       });
+      // A partition that moves takes no byte along: its brokers never so much as connect to each other.
+      say(`brokers 2 → 4 → 2: ${copied?.pods} brokers, ${copied?.among.length} connections among them, to ${copied?.others} storage nodes`);
+      expect(copied).toEqual({ pods: 4, among: [], others: (await cluster.pods("segment-store")).length });
     }),
     240_000,
   );
