@@ -12,9 +12,12 @@ export interface NewTopic {
   readonly validateOnly: boolean;
 }
 
-/** Monotonic ms until which a change may take: what the client waits, within the proxy's own limit. */
+/**
+ * Monotonic ms until which a change may take: what the client waits, within the proxy's own limit. A client that asks with 0 wants it begun all the same,
+ * and a change is told when it is done: then there is the proxy's limit alone.
+ */
 export const deadlineOf = ({ clock, timers }: KafkaContext, timeoutMs: number): number =>
-  clock.monotonicMs() + Math.max(1, Math.min(timeoutMs, timers.produceHoldMs));
+  clock.monotonicMs() + Math.min(timeoutMs > 0 ? timeoutMs : timers.produceHoldMs, timers.produceHoldMs);
 
 /** Throws what the controller said, or NOT_LEADER, UNREACHABLE, OUTCOME_UNKNOWN. Undefined: validated only. */
 export async function createTopic(

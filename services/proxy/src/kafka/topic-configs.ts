@@ -105,6 +105,15 @@ export function takeTopicConfig(given: Iterable<readonly [string, string | null]
   checkTopicConfig(out);
   return out;
 }
+/** A list with items (by commas) added, or taken away; all lists are among the keys with one value. Throws INVALID_CONFIG for what is none. */
+export function changedList(name: string, items: string, isAppend: boolean): string {
+  const key = Object.hasOwn(fixed, name) ? fixed[name] : undefined;
+  if (key?.type !== ConfigType.list) throw new SluiceError("INVALID_CONFIG", `${name} is no list: it can be set or deleted`);
+  const there = key.value.split(",");
+  const given = items.split(",").map((item) => item.trim());
+  const after = isAppend ? new Set([...there, ...given]) : there.filter((item) => !given.includes(item));
+  return [...after].join(",");
+}
 /** Whether a key may be put back to its default. Throws INVALID_CONFIG for one that does not exist. */
 export function isResettable(name: string): boolean {
   if (isOurs(name)) return true;

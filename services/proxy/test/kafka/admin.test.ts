@@ -113,6 +113,23 @@ describe("CreateTopics and DeleteTopics", () => {
   });
 });
 
+describe("a time-out of 0", () => {
+  test("is no time-out: what is asked for is done, and seen before it is told", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    await using client = await p.kafka();
+    const timeoutMs = 0;
+    const topics = [{ name: "t", numPartitions: 1, replicationFactor: -1 }];
+    expect((await client.call(apis.CreateTopics, 5, { topics, timeoutMs })).topics[0]?.errorCode).toBe(0);
+    const grown = await client.call(apis.CreatePartitions, 3, { topics: [{ name: "t", count: 2, assignments: null }], timeoutMs });
+    expect(grown.results[0]?.errorCode).toBe(0);
+    const deleted = await client.call(apis.DeleteTopics, 5, { topicNames: ["t"], timeoutMs });
+    expect(deleted.responses[0]?.errorCode).toBe(0);
+    expect(await namesOf(client)).toEqual([]);
+  });
+});
+
 describe("CreatePartitions", () => {
   test("a topic gets more partitions, never fewer; they take records at once", async () => {
     await using cluster = new FakeCluster();
@@ -239,6 +256,15 @@ describe("configuration", () => {
       await alter("nope", null, 1),
     ]).toEqual([40, 40, 40, 40]);
     expect(await alter("cleanup.policy", "delete")).toBe(0);
+    // A list: its items are added and taken away, and the whole has to be what is served.
+    const [append, subtract] = [2, 3];
+    expect([
+      await alter("cleanup.policy", "delete", append),
+      await alter("cleanup.policy", "compact", subtract),
+      await alter("cleanup.policy", "compact", append),
+      await alter("cleanup.policy", "delete", subtract),
+      await alter("cleanup.policy", null, append),
+    ]).toEqual([0, 0, 40, 40, 40]);
     expect(await alter("retention.ms", null, 1)).toBe(0);
     expect(await configOf(client, "t", "retention.ms")).toMatchObject({ value: "604800000", configSource: 5 });
   });

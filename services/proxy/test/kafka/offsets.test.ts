@@ -118,6 +118,16 @@ describe("DeleteRecords", () => {
     return [part?.errorCode, part?.lowWatermark];
   };
 
+  test("a time-out of 0 is none", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 1);
+    cluster.append(topic, 0, batchOf(["a", "b", "c", "d", "e"]));
+    await using client = await p.kafka();
+    expect(await removeAt4(client, "t", 0)).toEqual([0, 4]);
+  });
+
   test("another attempt comes after a pause", async () => {
     await using cluster = new FakeCluster();
     await cluster.start();

@@ -6,11 +6,11 @@ import type { KafkaContext } from "../context.ts";
 import { kafkaFailure, KafkaError } from "../errors.ts";
 import { kafkaLimits } from "../limits.ts";
 import { changeConfig, topicNamed } from "../topic-admin.ts";
-import { isResettable, takeTopicConfig } from "../topic-configs.ts";
+import { changedList, isResettable, takeTopicConfig } from "../topic-configs.ts";
 import { ConfigResource } from "./describe-configs.ts";
 
-/** Operations of the incremental form. The other two are for lists, of which there is none that can be changed. */
-const Op = { set: 0, delete: 1 } as const;
+/** Operations of the incremental form. The last two are for lists: items are added to what is there, or taken away. */
+const Op = { set: 0, delete: 1, append: 2, subtract: 3 } as const;
 
 interface Resource {
   readonly resourceType: number;
@@ -49,12 +49,15 @@ export const incrementalAlterConfigs = (context: KafkaContext): AnyHandler =>
       responses: await inParallel(resources, kafkaLimits.topicsParallel, (resource) =>
         one(context, call, resource, validateOnly, async () => {
           await topicNamed(context, call, resource.resourceName);
-          for (const { name, configOperation } of resource.configs) {
-            if (configOperation !== Op.set && configOperation !== Op.delete)
-              throw new SluiceError("INVALID_CONFIG", `${name} is no list: it can be set or deleted`);
+          const set: (readonly [string, string | null])[] = [];
+          const reset: string[] = [];
+          for (const { name, value, configOperation: op } of resource.configs) {
+            if (op === Op.delete) reset.push(name);
+            else if (op === Op.set || value === null) set.push([name, value]);
+            else if (op === Op.append || op === Op.subtract) set.push([name, changedList(name, value, op === Op.append)]);
+            else throw new SluiceError("INVALID_CONFIG", `${op} is no operation on ${name}`);
           }
-          const of = (op: number) => resource.configs.filter(({ configOperation }) => configOperation === op);
-          return { set: of(Op.set).map(({ name, value }) => [name, value] as const), reset: of(Op.delete).map(({ name }) => name) };
+          return { set, reset };
         }),
       ),
     }),

@@ -13,7 +13,7 @@ import type { KafkaContext } from "../context.ts";
 import { kafkaFailure } from "../errors.ts";
 import { checkLeaderEpoch } from "../leader-epoch.ts";
 import { kafkaLimits } from "../limits.ts";
-import { topicNamed } from "../topic-admin.ts";
+import { deadlineOf, topicNamed } from "../topic-admin.ts";
 
 /** Times that stand for positions. */
 const LATEST = -1;
@@ -36,9 +36,7 @@ export const listOffsets = (context: KafkaContext): AnyHandler =>
     api: apis.ListOffsets,
     access: { resource: "topic", operation: "describe" },
     async handle({ topics, timeoutMs }, call) {
-      const { clock, timers } = context;
-      const waitMs = timeoutMs > 0 ? timeoutMs : timers.produceHoldMs;
-      const deadlineMs = clock.monotonicMs() + Math.min(waitMs, timers.produceHoldMs);
+      const deadlineMs = deadlineOf(context, timeoutMs);
       return {
         topics: await inParallel(topics, kafkaLimits.topicsParallel, async ({ name, partitions }) => ({
           name,
