@@ -1,5 +1,6 @@
 import { describe, expect, test } from "@jest/globals";
 import { outcomesOf } from "./go/kgo.ts";
+import { statesOf } from "./librdkafka/runner.ts";
 import { judge, type Outcome } from "./support/judge.ts";
 import { compatibilityPage } from "./support/page.ts";
 import { missingToolchains } from "./support/toolchains.ts";
@@ -50,6 +51,17 @@ test("events of Go's tests: what began and did not end has failed, and a failure
     { name: "C", status: "skipped" },
     { name: "D", status: "failed", detail: "did not end" },
   ]);
+});
+
+test("librdkafka's report, which is not always JSON", () => {
+  const report =
+    '"tests": {"<MAIN>": {"name": "<MAIN>", "state": "PASSED", "report": [ x" ] }, "0001_a": {"name": "0001_a", "state": "SKIPPED"';
+  expect(statesOf(report)).toEqual(
+    new Map([
+      ["<MAIN>", "PASSED"],
+      ["0001_a", "SKIPPED"],
+    ]),
+  );
 });
 
 test("the page: a row for each suite, differences by reason", () => {

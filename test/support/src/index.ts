@@ -12,6 +12,7 @@ export {
 export { startKafka, type KafkaOptions, type KafkaServer } from "./kafka-server.ts";
 export { ensureKcat, kcat, startKcat, type KcatResult, type RunningKcat } from "./kcat.ts";
 export { ensureHelm, ensureKubernetesValidate } from "./kubernetes-tools.ts";
+export { ensureLibrdkafkaTests, LIBRDKAFKA_VERSION, type LibrdkafkaTests } from "./librdkafka.ts";
 export { startOtlpCollector, type CollectedSpan, type OtlpCollector } from "./otlp-collector.ts";
 export { freePort, freePorts } from "./ports.ts";
 export { CONFLUENT_KAFKA_VERSION, ensurePythonKafka, KAFKA_PYTHON_VERSION } from "./python-kafka.ts";
