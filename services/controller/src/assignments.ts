@@ -10,6 +10,7 @@ import {
 import { placePartitions, type PlacementCause, type PlacementMove, type PlacementPartition } from "@sluice/core/placement";
 import type { Compare } from "@sluice/metadata";
 import { type Duty, viewAt } from "./duty.ts";
+import { PlannedMoves } from "./planned-moves.ts";
 import { ASSIGNMENTS_PER_TXN_MAX, HAND_OVERS_UNTIL_STUCK } from "./limits.ts";
 import type { Members } from "./members.ts";
 
@@ -35,6 +36,7 @@ export interface Observed {
 export class Assignments {
   readonly #duty: Duty;
   readonly #members: Members;
+  readonly #planned: PlannedMoves;
   #writtenRevision = 0;
   /** Planned moves under way, and when they were first seen so. */
   readonly #movingSinceMs = new Map<PartitionKey, number>();
@@ -42,6 +44,8 @@ export class Assignments {
   constructor(duty: Duty, members: Members) {
     this.#duty = duty;
     this.#members = members;
+    const { view, limits, timers } = duty;
+    this.#planned = new PlannedMoves(view, limits.plannedMovesMax, timers.handOverMs * HAND_OVERS_UNTIL_STUCK);
   }
 
   /** All partitions that want a broker. Those of a topic that is being deleted only until their register says DELETED. */
@@ -64,7 +68,7 @@ export class Assignments {
         if (p?.assigned === undefined) unassigned += 1;
         if (!this.#serves(p)) offline += 1;
         if (isMoving) moving += 1;
-        partitions.push({ id, assigned: p?.assigned?.record.broker, moving: isMoving });
+        partitions.push({ id, assigned: p?.assigned?.record.broker, moving: isMoving || this.#planned.has(id) });
       }
     }
     return { partitions, unassigned, offline, moving };
@@ -81,18 +85,18 @@ export class Assignments {
   }
 
   plan(observed: Observed): PlacementMove[] {
-    const { limits } = this.#duty;
     return placePartitions({
       brokers: this.#members.brokers(),
       partitions: observed.partitions,
-      plannedMovesMax: limits.plannedMovesMax,
-      balance: this.#members.brokersQuietMs() >= limits.balanceQuietMs,
+      plannedMovesMax: this.#planned.window,
+      balance: this.#members.brokersQuietMs() >= this.#duty.limits.balanceQuietMs,
     });
   }
 
   /** One round. Returns the number of assignments written. */
   async reconcile(): Promise<number> {
-    const { metrics, timers } = this.#duty;
+    const { metrics, timers, clock } = this.#duty;
+    this.#planned.look(clock.monotonicMs());
     const observed = this.observe();
     metrics.partitions.set(observed.partitions.length);
     metrics.partitionsUnassigned.set(observed.unassigned);
@@ -167,7 +171,7 @@ export class Assignments {
 
   /** All in one transaction; singly when a compare fails. */
   async #apply(writes: readonly Write[]): Promise<number> {
-    const { keys, leadership, logger, metrics } = this.#duty;
+    const { keys, leadership, logger, metrics, clock } = this.#duty;
     const compare = new Map<string, Compare>();
     for (const w of writes) {
       const topicKey = keys.topic(w.topic.record.tenant, w.topic.record.name);
@@ -196,6 +200,7 @@ export class Assignments {
       return written;
     }
     for (const w of writes) {
+      if (w.cause === "DRAIN" || w.cause === "BALANCE") this.#planned.began(w.partition, w.record.broker, clock.monotonicMs());
       metrics.assignments.labels(w.cause).inc();
       const { broker, revision, forceInstance } = w.record;
       const moved = { ...w.partition, topic: w.topic.record.name, from: w.before?.record.broker, to: broker, revision, forceInstance };

@@ -28,7 +28,7 @@ export const controllerConfig = mergeConfig(
       default: d.plannedMovesMax,
       min: 1,
       max: 1_000,
-      doc: "Planned moves of partitions under way at a time.",
+      doc: "Planned moves of partitions under way at a time, at most; fewer while one takes over 300 ms.",
     },
     "rebalance.quiet": {
       type: "duration",

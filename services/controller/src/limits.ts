@@ -3,7 +3,7 @@ import type { LivenessLimits } from "@sluice/core/placement";
 
 /** Bounds and times of the controller, each with its unit. Those a user may change are defaults of configuration keys (config.ts). */
 export interface ControllerLimits {
-  /** Planned moves under way at a time. */
+  /** Planned moves under way at a time, at most: fewer while they are in each other's way. */
   readonly plannedMovesMax: number;
   /** Partitions of all topics together. */
   readonly clusterPartitionsMax: number;

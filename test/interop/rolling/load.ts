@@ -57,7 +57,7 @@ export class Load implements AsyncDisposable {
   readonly #dueMs = new Map<string, number>();
   readonly errors: string[] = [];
   readonly told: string[] = [];
-  readonly group: string[] = [];
+  readonly group: { readonly atMs: number; readonly text: string }[] = [];
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   #log = "";
   #produced = false;
@@ -99,20 +99,20 @@ export class Load implements AsyncDisposable {
     } else if (kind === "read") this.#delivered.acks.push(record());
     else if (kind === "produced") this.#produced = true;
     else if (kind === "told") this.told.push(rest);
-    else if (kind === "group") this.group.push(`${Date.now()} ${rest}`);
+    else if (kind === "group") this.group.push({ atMs: Date.now(), text: rest });
     else this.errors.push(line);
   }
 
   /** Every partition is acknowledged and delivered, and both members have their share. */
   async flows(timeoutMs: number): Promise<void> {
     await until(`${this.name} produces and reads`, timeoutMs, () => {
-      const both = new Set(this.group.filter((line) => / gets [1-9]/.test(line)).map((line) => line.split(" ")[1]));
+      const both = new Set(this.group.filter(({ text }) => / gets [1-9]/.test(text)).map(({ text }) => text.split(" ")[0]));
       const read = new Set(this.#delivered.acks.map(({ partition }) => partition));
       const acked = this.history.partitionsAcknowledged(0);
       if (this.errors.length > 0) throw new Error(this.errors.join("\n"));
       return (
         (both.size === 2 && acked === this.partitions && read.size === this.partitions) ||
-        `${acked}, ${read.size} partitions, ${this.group.join()}`
+        `${acked}, ${read.size} partitions, ${this.group.map(({ text }) => text).join()}`
       );
     });
   }
