@@ -94,8 +94,20 @@ export class Topology {
   }
 
   /**
-   * Which groups this proxy lists. Clients ask every broker for its groups and put the answers together, so each group is listed by one: the
-   * node that its hash ranks first. A proxy that clients are not told of lists none, unless there is no other.
+   * The node that clients are sent to with a group: the one that its hash ranks first. Any would do, but all proxies have to name the same: a client that is told of
+   * another one gives up the join that is on its way and joins there, and of the two the first may come last; it then takes the place of the second
+   * (librdkafka with a static member ended with FENCED_INSTANCE_ID).
+   */
+  coordinator(group: string, nodes: readonly KafkaNode[]): KafkaNode | undefined {
+    const id = ranked(
+      group,
+      nodes.map(({ nodeId }) => nodeId),
+    );
+    return nodes.find(({ nodeId }) => nodeId === id);
+  }
+  /**
+   * Which groups this proxy lists. Clients ask every broker for its groups and put the answers together, so each group is listed by one: its
+   * coordinator, as above. A proxy that clients are not told of lists none, unless there is no other.
    */
   lists(): (group: string) => boolean {
     const ids = this.#members().map(({ numericId }) => numericId);

@@ -2,10 +2,33 @@ import { describe, expect, test } from "@jest/globals";
 import type { ErrorCode } from "@sluice/core/model";
 import { apis } from "@sluice/kafka-wire";
 import { bytes, inEveryVersion, refusal, scene } from "../support/group-scene.ts";
-import { eventually } from "../support/proxy.ts";
+import { FakeCluster } from "../support/fake-cluster.ts";
+import { eventually, startProxy } from "../support/proxy.ts";
 
 describe("FindCoordinator", () => {
-  test("every version: the proxy that is asked, which is in the list of brokers", () =>
+  test("whichever proxy is asked, a group has the same coordinator, which is in the list of brokers; groups are spread", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using first = await startProxy(cluster, "proxy-1");
+    await using second = await startProxy(cluster, "proxy-2");
+    const coordinatorKeys = Array.from({ length: 40 }, (_, i) => `g${i}`);
+    const told: { readonly nodeId: number }[][] = [];
+    for (const proxy of [first, second]) {
+      await using client = await proxy.kafka();
+      await eventually(async () => (await client.call(apis.Metadata, 12, { topics: [] })).brokers.length === 2, "both proxies");
+      const { coordinators } = await client.call(apis.FindCoordinator, 4, { coordinatorKeys });
+      expect(coordinators.map(({ key, errorCode }) => [key, errorCode])).toEqual(coordinatorKeys.map((key) => [key, 0]));
+      told.push(coordinators.map(({ nodeId }) => ({ nodeId })));
+      // Older clients ask for one.
+      expect(await client.call(apis.FindCoordinator, 3, { key: "g7" })).toMatchObject({ nodeId: told[0]?.[7]?.nodeId });
+    }
+    expect(told[1]).toEqual(told[0]);
+    const counts = [1, 2].map((id) => told[0]?.filter(({ nodeId }) => nodeId === id).length ?? 0);
+    expect(counts[0]! + counts[1]!).toBe(40);
+    expect(Math.min(...counts)).toBeGreaterThan(8);
+  });
+
+  test("every version: a proxy which is in the list of brokers", () =>
     scene({}, async ({ client }) => {
       const { brokers } = await client.call(apis.Metadata, 12, { topics: [] });
       const own = { nodeId: brokers[0]?.nodeId, host: brokers[0]?.host, port: brokers[0]?.port };

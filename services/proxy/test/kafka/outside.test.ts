@@ -23,7 +23,8 @@ describe("clients inside and outside of the cluster's network", () => {
       expect((await client.call(apis.Metadata, 12, {})).brokers.map(at)).toEqual(addresses);
       expect((await client.call(apis.DescribeCluster, 1, {})).brokers.map(at)).toEqual(addresses);
       const { coordinators } = await client.call(apis.FindCoordinator, 4, { keyType: 0, coordinatorKeys: ["g"] });
-      expect(coordinators.map(at)).toEqual(addresses.slice(0, 1));
+      expect(addresses).toContain(coordinators.map(at)[0]);
+      expect(coordinators).toHaveLength(1);
     }
     expect(first.proxy.endpoints()["kafkaOutside"]).toMatch(/^one\.example\.com:[1-9]\d*$/);
   });

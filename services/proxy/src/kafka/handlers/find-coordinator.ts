@@ -15,7 +15,7 @@ const TRANSACTION = 1;
 const BATCHED_FROM = 4;
 const NOWHERE = { nodeId: -1, host: "", port: -1 };
 
-/** Every proxy reaches every group, so the one that is asked is the coordinator; while it drains, another. */
+/** Every proxy reaches every group; which one is told is the same whoever is asked, and none that drains. */
 export const findCoordinator = (context: KafkaContext): AnyHandler =>
   defineHandler({
     api: apis.FindCoordinator,
@@ -23,16 +23,15 @@ export const findCoordinator = (context: KafkaContext): AnyHandler =>
     async handle({ key, keyType, coordinatorKeys }, call): Promise<Input<FindCoordinatorResponse>> {
       await registered(context);
       const nodes = context.topology.nodes();
-      const id = context.topology.controllerId(nodes);
-      const node = nodes.find(({ nodeId }) => nodeId === id);
+      const nodeOf = (group: string): KafkaNode | undefined => context.topology.coordinator(group, nodes);
       if (call.version >= BATCHED_FROM)
-        return { coordinators: await Promise.all(coordinatorKeys.map((one) => find(node, call, keyType, one))) };
-      const { nodeId, host, port, errorCode, errorMessage } = await find(node, call, keyType, key);
+        return { coordinators: await Promise.all(coordinatorKeys.map((one) => find(nodeOf, call, keyType, one))) };
+      const { nodeId, host, port, errorCode, errorMessage } = await find(nodeOf, call, keyType, key);
       return { nodeId, host, port, errorCode, errorMessage };
     },
   });
 
-async function find(node: KafkaNode | undefined, call: KafkaCall, keyType: number, key: string): Promise<Found> {
+async function find(nodeOf: (group: string) => KafkaNode | undefined, call: KafkaCall, keyType: number, key: string): Promise<Found> {
   const failed = (errorCode: number, errorMessage: string): Found => ({ key, ...NOWHERE, errorCode, errorMessage });
   if (keyType === TRANSACTION) return failed(KafkaError.unsupportedVersion, "transactions are not served");
   if (keyType !== GROUP) return failed(KafkaError.invalidRequest, `keys of type ${keyType}`);
@@ -42,6 +41,7 @@ async function find(node: KafkaNode | undefined, call: KafkaCall, keyType: numbe
   } catch (error) {
     return { key, ...NOWHERE, ...groupFailure(error) };
   }
+  const node = nodeOf(key);
   if (node === undefined) return failed(KafkaError.coordinatorNotAvailable, "no proxy that Kafka clients can reach is registered");
   return { key, nodeId: node.nodeId, host: node.host, port: node.port, errorCode: KafkaError.none, errorMessage: null };
 }
