@@ -1,3 +1,4 @@
+import { readdirSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 import { clusterUp } from "@sluice/cli";
 import { systemClock } from "@sluice/runtime";
@@ -21,6 +22,16 @@ export async function journalsQuiet(metrics: readonly string[]): Promise<void> {
       if (Date.now() > until) throw new Error(`the journal of ${address} still holds ${live} bytes of a deleted topic`);
       await systemClock.sleep(200);
     }
+  }
+}
+
+/** The same for a real Kafka: `folders` are the `log.dirs` of its brokers. */
+export async function deletedLogsGone(folders: readonly string[]): Promise<void> {
+  const until = Date.now() + QUIET_WAIT_MS;
+  const left = (): string[] => folders.flatMap((folder) => readdirSync(folder).filter((name) => name.endsWith("-delete")));
+  for (let some = left(); some.length > 0; some = left()) {
+    if (Date.now() > until) throw new Error(`${some.length} logs of a deleted topic are still there: ${some[0]}`);
+    await systemClock.sleep(200);
   }
 }
 

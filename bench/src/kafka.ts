@@ -3,13 +3,13 @@
  *
  * A real Apache Kafka of three brokers beside Sluice on the same machine, the same Java client driven against both in turn. Kafka keeps three replicas
  * and waits for two, without a flush (its default) and with one per message set (`flush.messages=1`); Sluice syncs always. The figure to quote is the
- * ratio of the medians. Needs Java 17, and Maven the first time.
+ * ratio of the medians. Every peer is warm before it is measured (`peers/peers.ts`). Needs Java 17, and Maven the first time.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startKafka } from "@sluice/test-support";
-import { benchCluster, journalsQuiet, machine, option } from "./common.ts";
+import { benchCluster, deletedLogsGone, journalsQuiet, machine, option } from "./common.ts";
 import type { ChainResult, ChainSpec } from "./measure.ts";
 import { JavaClient } from "./peers/client.ts";
 import { runLight } from "./peers/light-load.ts";
@@ -17,6 +17,10 @@ import { measurePoint, memoryOf, points, rangeOf, type Measurement, type Peer } 
 import { runProbe } from "./probe/probe.ts";
 
 const MiB = 1024 * 1024;
+/** What Kafka's own start script gives a broker. */
+const KAFKA_JVM = ["-server", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"];
+/** What was deleted goes in a second, not in a minute: the disk and the page cache are then free for the next run, as they are for Sluice. */
+const KAFKA_PROPERTIES = { "log.segment.delete.delay.ms": "1000" };
 /** A run with a sync for each set takes this share of the records. */
 const FLUSHED_SHARE = 0.25;
 const LIGHT_BATCH_BYTES = 64 * 1024;
@@ -38,7 +42,7 @@ export async function kafka(args: readonly string[]): Promise<void> {
   const light: { probe: ChainResult; sluice: ChainResult }[] = [];
   let memory: Record<string, Record<string, number>> = {};
   try {
-    await using real = await startKafka({ dir: join(dir, "kafka"), heapMiB: 1024 });
+    await using real = await startKafka({ dir: join(dir, "kafka"), heapMiB: 1024, jvm: KAFKA_JVM, properties: KAFKA_PROPERTIES });
     await using cluster = await benchCluster(join(dir, "sluice"));
     await using client = new JavaClient(real.jars);
     const { spec } = cluster;
@@ -50,6 +54,7 @@ export async function kafka(args: readonly string[]): Promise<void> {
       config: [],
       processes: new Map(processes),
       share: 1,
+      settled: () => journalsQuiet(spec.stores.map(({ metrics }) => metrics)),
     };
     const plain: Peer = {
       name: "kafka",
@@ -58,13 +63,13 @@ export async function kafka(args: readonly string[]): Promise<void> {
       config: ["min.insync.replicas=2"],
       processes: new Map(real.nodes.map((node, i) => [`kafka-${i + 1}`, node.pid as number])),
       share: 1,
+      settled: () => deletedLogsGone(real.nodes.map(({ dataDir }) => join(dataDir, "log"))),
     };
     const flushed: Peer = { ...plain, name: "kafka, flush per set", config: [...plain.config, "flush.messages=1"], share: FLUSHED_SHARE };
-    const settled = (): Promise<void> => journalsQuiet(spec.stores.map(({ metrics }) => metrics));
     for (const point of points) {
       if (wanted.length > 0 && !wanted.includes(point.name)) continue;
       const peers = point.flushed ? [sluice, plain, flushed] : [sluice, plain];
-      measured.push(...(await measurePoint(client, point, peers, rounds, scale, settled)));
+      measured.push(...(await measurePoint(client, point, peers, rounds, scale)));
     }
     memory = { sluice: memoryOf(sluice), kafka: memoryOf(plain) };
     if (wanted.length === 0 || wanted.includes("light"))
@@ -74,7 +79,7 @@ export async function kafka(args: readonly string[]): Promise<void> {
         await client.run("create", sluice.servers, topic, LIGHT.partitions, -1);
         const run = await runLight(LIGHT, { kafka: sluice.servers, topic, pids: [...sluice.processes.values()] });
         await client.run("delete", sluice.servers, topic);
-        await settled();
+        await sluice.settled();
         process.stderr.write(`light client, round ${round}: probe ${mb(probe)}, sluice ${mb(run)}\n`);
         if (round > 0) light.push({ probe, sluice: run });
       }

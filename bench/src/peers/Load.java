@@ -12,13 +12,16 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.tools.ProducerPerformance;
@@ -51,11 +54,25 @@ public class Load {
     }
   }
 
+  /**
+   * Returns when every leader serves its partition. A producer that is earlier can lose its first batch on Kafka (KAFKA-15591): the leader refuses it, takes
+   * the second, and then refuses the first for ever, four batches a second pass it, and after two minutes it is given up.
+   */
   static String create(String servers, String topic, int partitions, short replicas, String[] config) throws Exception {
     var configs = new HashMap<String, String>();
     for (String pair : config) configs.put(pair.split("=")[0], pair.split("=")[1]);
     try (var admin = Admin.create(Map.of("bootstrap.servers", servers))) {
       admin.createTopics(List.of(new NewTopic(topic, partitions, replicas).configs(configs))).all().get();
+      var ends = new HashMap<TopicPartition, OffsetSpec>();
+      for (int p = 0; p < partitions; p++) ends.put(new TopicPartition(topic, p), OffsetSpec.latest());
+      for (long until = System.nanoTime() + 30_000_000_000L; ; Thread.sleep(50)) {
+        try {
+          admin.listOffsets(ends).all().get();
+          break;
+        } catch (ExecutionException e) {
+          if (!(e.getCause() instanceof RetriableException) || System.nanoTime() > until) throw e;
+        }
+      }
     }
     return "";
   }
@@ -74,7 +91,7 @@ public class Load {
     try {
       ProducerPerformance.main(new String[] {
         "--topic", topic, "--num-records", "" + records, "--record-size", "" + size, "--throughput", "-1",
-        "--producer-props", "bootstrap.servers=" + servers, "acks=all", "enable.idempotence=true",
+        "--bootstrap-server", servers, "--command-property", "acks=all", "enable.idempotence=true",
       });
     } finally {
       System.setOut(out);
