@@ -1,4 +1,4 @@
-/** Writes docs/errors.md, docs/configuration.md, docs/compatibility.md and the schema of the chart's values from the code; `--check` only says whether they are fresh. */
+/** Writes docs/errors.md, docs/configuration.md, docs/topics.md, docs/compatibility.md and the schema of the chart's values from the code; `--check` only says whether they are fresh. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -34,6 +34,36 @@ async function errors(): Promise<string> {
   ].join("\n");
 }
 
+interface TopicKey {
+  readonly type: { readonly kind: string; readonly min?: number; readonly max?: number; readonly values?: readonly string[] };
+  readonly default: string;
+  readonly doc: string;
+}
+function taken({ kind, min, max, values }: TopicKey["type"]): string {
+  if (kind === "bool") return "`true`, `false`";
+  if (values !== undefined) return values.map((value) => `\`${value}\``).join(", ");
+  return max === Number.MAX_SAFE_INTEGER ? `integer, at least ${min}` : `integer, ${min} to ${max}`;
+}
+async function topics(): Promise<string> {
+  const { topicConfigKeys } = (await load("packages/core/src/model/topic-config.ts")) as { topicConfigKeys: Record<string, TopicKey> };
+  const rows = Object.entries(topicConfigKeys).map(
+    ([key, { type, default: value, doc }]) =>
+      `| \`${key}\` | ${taken(type)} | ${Number(value) === Number.MAX_SAFE_INTEGER ? "no limit" : value} | ${doc} |`,
+  );
+  return [
+    "# Topic configuration",
+    "",
+    "Set with `sluice topic create NAME --config KEY=VALUE`, changed with `sluice topic alter`, shown by `sluice topic describe`; by Kafka clients and",
+    "tools with CreateTopics, IncrementalAlterConfigs and DescribeConfigs. Keys that Kafka has are called as there. Sizes are in bytes, times in",
+    "milliseconds. A key or value that does not fit is refused with INVALID_CONFIG. Made from `packages/core/src/model/topic-config.ts`.",
+    "",
+    "| key | takes | default | what |",
+    "| --- | --- | --- | --- |",
+    ...rows,
+    "",
+  ].join("\n");
+}
+
 const services = ["proxy", "broker", "segment-store", "controller", "coordinator"] as const;
 async function configuration(): Promise<string> {
   const { configMarkdown } = (await load("packages/runtime/src/config/reference.ts")) as { configMarkdown: (def: unknown) => string };
@@ -55,6 +85,7 @@ async function configuration(): Promise<string> {
 const pages: ReadonlyArray<readonly [string, () => Promise<string>]> = [
   ["docs/errors.md", errors],
   ["docs/configuration.md", configuration],
+  ["docs/topics.md", topics],
   ["docs/compatibility.md", () => Promise.resolve(compatibilityPage())],
   ["deploy/helm/sluice/values.schema.json", valuesSchema],
 ];

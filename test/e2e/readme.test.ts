@@ -1,8 +1,8 @@
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { readFileSync, symlinkSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
-import { freePorts, tempDir } from "@sluice/test-support";
+import { ensureGrpcurl, freePorts, tempDir } from "@sluice/test-support";
 
 const root = join(import.meta.dirname, "../..");
 
@@ -10,6 +10,9 @@ interface Step {
   readonly command: string;
   readonly output: string;
 }
+/** Where `npm start` listens; the server of the test listens elsewhere. */
+const DEFAULT_ENDPOINT = "127.0.0.1:7070";
+
 /** The commands of the `console` blocks of a page, with the output that the page shows. */
 function stepsOf(page: string): Step[] {
   const steps: Step[] = [];
@@ -26,16 +29,20 @@ function stepsOf(page: string): Step[] {
 describe("README", () => {
   let server: ChildProcess;
   let environment: NodeJS.ProcessEnv;
+  let grpc = "";
   let folder: Awaited<ReturnType<typeof tempDir>>;
 
   beforeAll(async () => {
     folder = await tempDir("readme");
     symlinkSync(join(root, "bin"), join(folder.path, "bin"));
     const [base] = await freePorts(4);
+    grpc = `127.0.0.1:${base}`;
+    const grpcurl = await ensureGrpcurl();
     server = spawn(join(root, "bin/sluice"), ["standalone", "--data", join(folder.path, "data"), "--port-base", String(base)], {
       stdio: ["ignore", "pipe", "ignore"],
     });
-    environment = { ...process.env, SLUICE_ENDPOINT: `127.0.0.1:${base}` };
+    const path = [...(grpcurl === undefined ? [] : [dirname(grpcurl)]), process.env["PATH"]].join(":");
+    environment = { ...process.env, PATH: path, SLUICE_ENDPOINT: grpc };
     await new Promise<void>((resolve, reject) => {
       let text = "";
       server.stdout?.on("data", (chunk: Buffer) => {
@@ -44,7 +51,7 @@ describe("README", () => {
       });
       server.once("exit", (code) => reject(new Error(`the standalone ended with ${code}`)));
     });
-  }, 60_000);
+  }, 300_000);
   afterAll(async () => {
     server.removeAllListeners("exit");
     const gone = new Promise((resolve) => server.once("exit", resolve));
@@ -58,7 +65,12 @@ describe("README", () => {
   test.each(steps.map((s) => [s.command, s.output] as const))(
     "$ %s",
     (command, output) => {
-      const run = spawnSync("bash", ["-c", command], { cwd: folder.path, env: environment, encoding: "utf8", timeout: 60_000 });
+      const run = spawnSync("bash", ["-c", command.replace(DEFAULT_ENDPOINT, grpc)], {
+        cwd: folder.path,
+        env: environment,
+        encoding: "utf8",
+        timeout: 60_000,
+      });
       expect({ command, status: run.status, error: run.status === 0 ? "" : run.stderr }).toEqual({ command, status: 0, error: "" });
       if (output !== "") expect(run.stdout.trimEnd()).toBe(output);
     },

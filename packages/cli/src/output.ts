@@ -46,3 +46,5 @@ export async function printOne(terminal: Terminal, format: OutputFormat, value: 
   if (format === "table") await terminal.out(table);
   else await terminal.out(`${JSON.stringify(value, undefined, format === "json" ? 2 : undefined)}\n`);
 }
+/** `1 record`, `2 records`. */
+export const plural = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;

@@ -50,6 +50,8 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
     .configureOutput({
       writeOut: (text) => void terminal.out(text).catch(() => undefined),
       writeErr: (text) => terminal.note(text.trimEnd()),
+      // Commander puts the flag and its value before our sentence, which names them itself.
+      outputError: (text, write) => write(text.replace(/^error: option '.*' argument '.*' is invalid\. (?=--)/s, "error: ")),
     })
     .exitOverride();
   addStandalone(program, terminal, run);

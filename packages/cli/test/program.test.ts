@@ -30,6 +30,10 @@ describe("usage", () => {
       expect(out).toContain(flag);
     expect(err).toBe("");
   });
+  test("a value that does not fit is named once", async () => {
+    const { err } = await run("topic", "create", "t", "--partitions", "many");
+    expect(err.split("\n")[0]).toBe('error: --partitions is "many"; it takes a whole number of 1 to 100000');
+  });
   test("the version", async () => {
     expect(await run("--version")).toEqual({ code: 0, out: expect.stringMatching(/^sluice \d+\.\d+\.\d+\n$/), err: "" });
   });

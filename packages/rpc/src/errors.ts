@@ -53,8 +53,19 @@ export function fromStatus(
   if (named !== undefined)
     return new SluiceError(named.code, status.details, { throttleMs: named.throttleMs, details: named.details, cause });
   const code = codeOfBareStatus(status.code, status.details);
-  return new SluiceError(code, code === "UNREACHABLE" && NO_HTTP2.test(status.details) ? NOT_GRPC : status.details, { cause });
+  return new SluiceError(code, describe(code, status.details), { cause });
 }
+/** In words of ours where grpc-js tells of its own insides. */
+function describe(code: ErrorCode, details: string): string {
+  if (code === "UNREACHABLE" && NO_HTTP2.test(details)) return NOT_GRPC;
+  const deadline = DEADLINE.exec(details);
+  if (code !== "TIMED_OUT" || deadline === null) return details;
+  const within = `within ${Number(deadline[1]).toFixed(1)} s`;
+  const peer = /remote_addr=([^,\s]+)/.exec(details)?.[1];
+  return peer === undefined ? `no connection ${within}` : `no answer from ${peer} ${within}`;
+}
+/** `Deadline exceeded after 2.003s,LB pick: 0.001s,remote_addr=127.0.0.1:7070` */
+const DEADLINE = /^Deadline exceeded after ([\d.]+)s/;
 /** What grpc-js says of a peer whose first bytes are no HTTP/2. */
 const NO_HTTP2 = /Last error: (Protocol error|Parse Error)/;
 const NOT_GRPC = "the peer accepts connections but does not speak gRPC (HTTP/2): is this the right port?";

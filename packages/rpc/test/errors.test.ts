@@ -1,4 +1,6 @@
 import { describe, expect, test } from "@jest/globals";
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import { Metadata, status as grpcStatus } from "@grpc/grpc-js";
 import { type ErrorCode, errorCatalogue, SluiceError } from "@sluice/core/model";
 import { createRpcClient, fromStatus, toStatus } from "../src/index.ts";
@@ -56,6 +58,24 @@ describe("errors", () => {
     expect(bare(grpcStatus.DEADLINE_EXCEEDED, "Deadline exceeded")).toBe("TIMED_OUT");
     expect(bare(grpcStatus.RESOURCE_EXHAUSTED, "Received message larger than max (5 vs 4)")).toBe("FRAME_TOO_LARGE");
     expect(bare(grpcStatus.UNIMPLEMENTED, "no such method")).toBe("VERSION_MISMATCH");
+  });
+
+  test("a deadline of the client's own is told without the insides of the library", () => {
+    const told = (details: string) => fromStatus({ code: grpcStatus.DEADLINE_EXCEEDED, details }).message;
+    expect(
+      told("Deadline exceeded after 2.003s,name resolution: 0.001s,metadata filters: 0.001s,LB pick: 0.012s,remote_addr=127.0.0.1:7070"),
+    ).toBe("no answer from 127.0.0.1:7070 within 2.0 s");
+    expect(told("Deadline exceeded after 0.512s,name resolution: 0.001s,Waiting for LB pick")).toBe("no connection within 0.5 s");
+    expect(told("somebody else's words")).toBe("somebody else's words");
+  });
+  test("a port that accepts and says nothing", async () => {
+    const silent = createServer();
+    await once(silent.listen(0, "127.0.0.1"), "listening");
+    const client = createRpcClient(EchoService, `127.0.0.1:${(silent.address() as AddressInfo).port}`);
+    const answer = client.unary({}, { timeoutMs: 300 });
+    await expect(answer).rejects.toMatchObject({ code: "TIMED_OUT", message: expect.stringMatching(/^no connection within 0\.\d s$/) });
+    client.close();
+    silent.close();
   });
 
   test("hostile details are ignored", () => {

@@ -55,7 +55,7 @@ describe("commit and fetch", () => {
     await using cluster = await started();
     const { client } = await alone(cluster);
     const offsets = [
-      offset(0, -1),
+      offset(0, -2),
       offset(1, 101),
       offset(1, 100),
       offset(4, 1),
@@ -77,6 +77,16 @@ describe("commit and fetch", () => {
     );
     const { offsets: found } = await client.fetch({ group: "readers" }, call);
     expect(found.map((o) => [o.partition, Number(o.offset)])).toEqual([[1, 100]]);
+  });
+
+  test("a commit of -1 forgets what was committed, also when nothing was", async () => {
+    await using cluster = await started();
+    const { client } = await alone(cluster);
+    await client.commit({ group: "readers", offsets: [offset(0, 5), offset(1, 6)] }, call);
+    const { results } = await client.commit({ group: "readers", offsets: [offset(0, -1), offset(3, -1), offset(1, 7)] }, call);
+    expect(results.map((r) => r.error)).toEqual([0, 0, 0]);
+    const { offsets } = await client.fetch({ group: "readers" }, call);
+    expect(offsets.map((o) => [o.partition, Number(o.offset)])).toEqual([[1, 7]]);
   });
 
   test("a partition's end is asked only for what lies above the known one", async () => {

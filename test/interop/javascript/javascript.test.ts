@@ -10,10 +10,6 @@ defineSuite({
   suite: "scenarios",
   version: "2.2.4",
   needs: [],
-  known: {
-    "admin: groups listed, described, offsets set and reset, deleted":
-      "`resetOffsets` commits -2, which stands for the earliest offset; a commit below zero is refused here, and the committed offset stays:",
-  },
   budgetMs: BUDGET_MS,
   run: ({ bootstrap }) => runScenarios(kafkajsScenarios(bootstrap)),
 });

@@ -2,6 +2,7 @@ import type { RecordBatch, Sluice } from "@sluice/client";
 import { systemClock } from "@sluice/runtime/clock";
 import { type ConnectionOptions, withConnection } from "../connect.ts";
 import { exitCodes, UsageError } from "../exit.ts";
+import { plural } from "../output.ts";
 import { clientPosition, type FromPosition, type UntilPosition } from "../position.ts";
 import { formatRecordLine } from "../record-line.ts";
 import type { Terminal } from "../terminal.ts";
@@ -50,7 +51,7 @@ export async function consume(topic: string, options: ConsumeOptions, terminal: 
       await consumer.close();
     }
     const seconds = (systemClock.monotonicMs() - startMs) / 1_000;
-    terminal.note(`${records} records in ${seconds.toFixed(2)} s`);
+    terminal.note(`${plural(records, "record")} in ${seconds.toFixed(2)} s`);
     // Without an end of its own, a reader is ended by its user.
     return reached || (until === undefined && !untilEnd) ? exitCodes.ok : exitCodes.interrupted;
   });

@@ -2,7 +2,7 @@ import type { CommittedOffset, GroupDescription, ListedGroup, PartitionOffset, S
 import { SluiceError } from "@sluice/core/model";
 import { type ConnectionOptions, withConnection } from "../connect.ts";
 import { exitCodes, UsageError } from "../exit.ts";
-import { type Column, formatTable, type OutputFormat, printOne, printRows } from "../output.ts";
+import { type Column, formatTable, type OutputFormat, plural, printOne, printRows } from "../output.ts";
 import { clientPosition, type FromPosition } from "../position.ts";
 import type { Terminal } from "../terminal.ts";
 
@@ -125,14 +125,14 @@ export async function resetGroup(group: string, options: ResetOptions, terminal:
         throw error;
       });
       if (members.length > 0)
-        throw new SluiceError("NON_EMPTY_GROUP", `group ${group} has ${members.length} members, which read on where they are`);
+        throw new SluiceError("NON_EMPTY_GROUP", `group ${group} has ${plural(members.length, "member")} reading on from where they are`);
       await sluice.groups.commit(
         group,
         rows.map(({ topic, partition, to }) => ({ topic, partition, offset: to })),
       );
     }
     await printRows(terminal, options.output, rows, resetColumns);
-    terminal.note(options.dryRun === true ? "nothing was changed (--dry-run)" : `${rows.length} offsets of group ${group} were set`);
+    terminal.note(options.dryRun === true ? "nothing was changed (--dry-run)" : `${plural(rows.length, "offset")} of group ${group} set`);
     return exitCodes.ok;
   });
 }

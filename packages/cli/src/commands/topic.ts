@@ -2,7 +2,7 @@ import type { PartitionDetails, TopicInfo } from "@sluice/client";
 import { codeOf } from "@sluice/core/model";
 import { type ConnectionOptions, withConnection } from "../connect.ts";
 import { exitCodes, UsageError } from "../exit.ts";
-import { type Column, formatTable, type OutputFormat, printOne, printRows } from "../output.ts";
+import { type Column, formatTable, type OutputFormat, plural, printOne, printRows } from "../output.ts";
 import type { Terminal } from "../terminal.ts";
 
 export interface TopicOptions extends ConnectionOptions {
@@ -123,4 +123,3 @@ export async function deleteTopic(
     return exitCodes.ok;
   });
 }
-const plural = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;

@@ -2,10 +2,12 @@ import { limits, type ErrorCode } from "../model/index.ts";
 import { encodedBytes, encodeGroupRecord, type GroupRecord } from "./record.ts";
 import { entryBytes, entryKey, groupKey, type CommittedEntry, type ShardState } from "./state.ts";
 
+/** Kafka clients commit offsets below zero to say "none": kafkajs does so to reset a group. */
+export const FORGET_OFFSET = -1;
 export interface OffsetToCommit {
   readonly topicId: string;
   readonly partition: number;
-  /** Next record to read. */
+  /** Next record to read; FORGET_OFFSET = none: what was committed is forgotten. */
   readonly offset: number;
   /** -1 = not told. */
   readonly leaderEpoch: number;
@@ -57,6 +59,11 @@ function decideCommit(state: ShardState, request: CommitRequest, nowMs: number):
   for (const o of request.offsets) {
     const value = { offset: o.offset, leaderEpoch: o.leaderEpoch, committedAtMs: nowMs, metadata: o.metadata };
     const before = known?.offsets.get(entryKey(o.topicId, o.partition));
+    if (o.offset === FORGET_OFFSET) {
+      codes.push(undefined);
+      if (before !== undefined) records.push(removal(tenant, group, o));
+      continue;
+    }
     const growth = entryBytes(value) - (before === undefined ? 0 : entryBytes(before.value));
     const code = refusal(o) ?? (growth > 0 && state.bytes + grown + growth > limits.groupStateBytesPerShardMax ? "GROUP_LIMIT" : undefined);
     codes.push(code);
@@ -78,13 +85,22 @@ function refusal(o: OffsetToCommit): ErrorCode | undefined {
   return o.metadata.length > limits.groupMetadataBytesMax ? "OFFSET_METADATA_TOO_LARGE" : undefined;
 }
 
+const removal = (
+  tenant: string,
+  group: string,
+  { topicId, partition }: { readonly topicId: string; readonly partition: number },
+): GroupRecord => ({
+  kind: "offset",
+  key: { tenant, group, topicId, partition },
+  value: undefined,
+});
 function decideRemove(state: ShardState, request: RemoveRequest): Decision {
   const { tenant, group } = request;
   const known = state.groups.get(groupKey(tenant, group));
   const records: GroupRecord[] = [];
   for (const { topicId, partition } of request.offsets) {
     if (known?.offsets.has(entryKey(topicId, partition)) !== true) continue;
-    records.push({ kind: "offset", key: { tenant, group, topicId, partition }, value: undefined });
+    records.push(removal(tenant, group, { topicId, partition }));
   }
   return { records, reply: { codes: request.offsets.map(() => undefined) } };
 }

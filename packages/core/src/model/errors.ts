@@ -104,7 +104,7 @@ export const errorCatalogue = {
   NOT_OWNER: e(40, true, "UNAVAILABLE", 6, "The partition has moved; refresh the route."),
   PARTITION_RECOVERING: e(41, true, "UNAVAILABLE", 5, "The partition is being taken over; retry."),
   OUTCOME_UNKNOWN: e(42, true, "UNAVAILABLE", 20, "The write may or may not be stored; retry with idempotence."),
-  TIMED_OUT: e(43, true, "DEADLINE_EXCEEDED", 7, "No answer within the deadline; the outcome is unknown."),
+  TIMED_OUT: e(43, true, "DEADLINE_EXCEEDED", 7, "No answer within the deadline; a write may have happened or not."),
   NOT_ENOUGH_REPLICAS: e(44, true, "UNAVAILABLE", 19, "Fewer than two storage nodes are alive."),
   OVERLOADED: e(45, true, "RESOURCE_EXHAUSTED", 89, "A queue is full; slow down and retry after throttleMs."),
   DISK_FULL: e(46, true, "RESOURCE_EXHAUSTED", 56, "Storage nodes are above their write limit."),

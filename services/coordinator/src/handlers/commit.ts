@@ -1,4 +1,4 @@
-import type { OffsetToCommit } from "@sluice/core/group";
+import { FORGET_OFFSET, type OffsetToCommit } from "@sluice/core/group";
 import {
   codeOf,
   DEFAULT_TENANT,
@@ -71,7 +71,7 @@ async function check(
   return Promise.all(
     offsets.map(async (o): Promise<OffsetToCommit | ErrorCode> => {
       const offset = Number(o.offset);
-      if (!Number.isSafeInteger(offset) || offset < 0) return "OFFSET_OUT_OF_RANGE";
+      if (!Number.isSafeInteger(offset) || offset < FORGET_OFFSET) return "OFFSET_OUT_OF_RANGE";
       const topic = await topicOf(o.topic);
       if (topic === undefined || topic.phase !== "ACTIVE") return "UNKNOWN_TOPIC";
       const { partition } = o;
@@ -79,7 +79,8 @@ async function check(
       const metadata = utf8.encode(o.metadata);
       if (metadata.length > limits.groupMetadataBytesMax) return "OFFSET_METADATA_TOO_LARGE";
       try {
-        if (!(await ends.reaches({ topicId: topic.topicId, partition }, offset, deadlineMs))) return "OFFSET_OUT_OF_RANGE";
+        if (offset !== FORGET_OFFSET && !(await ends.reaches({ topicId: topic.topicId, partition }, offset, deadlineMs)))
+          return "OFFSET_OUT_OF_RANGE";
       } catch (error) {
         // Nobody can say yet how far the partition goes; the caller tries again.
         return codeOf(error);

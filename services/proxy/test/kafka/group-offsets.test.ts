@@ -76,6 +76,13 @@ describe("offsets", () => {
       expect(cluster.coordinator.commits[0]?.memberEpoch).toBeUndefined();
     }));
 
+  test("an offset below zero reaches the group as one that forgets (kafkajs resets with -1 and -2)", () =>
+    scene({}, async ({ client, cluster }) => {
+      const topics = [{ name: "t", partitions: [-1, -2].map((committedOffset, partitionIndex) => ({ partitionIndex, committedOffset })) }];
+      await client.call(apis.OffsetCommit, 8, { groupId: "g", topics });
+      expect(cluster.coordinator.commits[0]?.offsets.map((o) => o.offset)).toEqual([-1n, -1n]);
+    }));
+
   test("the largest offset of the protocol reaches the group as one that it refuses", () =>
     scene({}, async ({ client, cluster }) => {
       const topics = [{ name: "t", partitions: [{ partitionIndex: 0, committedOffset: 2 ** 63 - 1024 }] }];

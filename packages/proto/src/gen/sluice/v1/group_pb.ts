@@ -117,7 +117,7 @@ export type CommittedOffset = Message<"sluice.v1.CommittedOffset"> & {
   partition: number;
 
   /**
-   * Next record to read.
+   * Next record to read. In a commit -1 = none: what was committed is forgotten.
    *
    * @generated from field: int64 offset = 3;
    */
