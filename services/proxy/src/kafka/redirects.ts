@@ -42,7 +42,7 @@ export class Redirects {
     if (!call.ending.aborted) return undefined;
     const leader = this.#topology.leaders(topic)[partition];
     if (leader === undefined || leader === this.#topology.ownId) return undefined;
-    const node = this.#topology.nodes().find(({ nodeId }) => nodeId === leader);
+    const node = this.#topology.staying().find(({ nodeId }) => nodeId === leader);
     if (node === undefined) return undefined;
     const id = { topicId: topic.topicId, partition };
     if (!this.#tells(call.signal, `${what} ${partitionKey(id)}`, againMs)) return undefined;

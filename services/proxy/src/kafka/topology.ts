@@ -43,11 +43,18 @@ export class Topology {
     this.#logger = logger;
   }
 
-  /** All live proxies that Kafka clients can reach, by number. Those that drain are left out while there are others. */
+  /**
+   * All live proxies that Kafka clients can reach, by number. One that drains is among them until it is gone, though it leads nothing: librdkafka gives
+   * up a broker that is no longer named, and for a second the partitions too that the same answer sends from it to another.
+   */
   nodes(): readonly KafkaNode[] {
-    const nodes = this.#members().map((member) => nodeOf(member, this.#endpoint));
+    const nodes = this.#reachable().map((member) => nodeOf(member, this.#endpoint));
     this.#reportShared(nodes);
     return nodes;
+  }
+  /** Those that clients are sent to: without those that drain, while there are others. */
+  staying(): readonly KafkaNode[] {
+    return this.#members().map((member) => nodeOf(member, this.#endpoint));
   }
   /** Clients that know brokers by their addresses, as older librdkafka does, take two at one address for a change without end. */
   #reportShared(nodes: readonly KafkaNode[]): void {
@@ -62,10 +69,10 @@ export class Topology {
   get ownId(): number {
     return this.#view.member("proxy", this.#identity.id)?.numericId ?? -1;
   }
-  /** The node that takes requests which go to "the controller": this proxy, when clients are told of it. */
-  controllerId(nodes: readonly KafkaNode[]): number {
+  /** The node that takes requests which go to "the controller": this proxy, when clients are sent to it. */
+  controllerId(staying: readonly KafkaNode[]): number {
     const { ownId } = this;
-    return nodes.some(({ nodeId }) => nodeId === ownId) ? ownId : (nodes[0]?.nodeId ?? -1);
+    return staying.some(({ nodeId }) => nodeId === ownId) ? ownId : (staying[0]?.nodeId ?? -1);
   }
 
   /** Node ids of the leaders of a topic's partitions; all -1 when there is no node. */
@@ -115,10 +122,14 @@ export class Topology {
     return (group) => ids.length === 0 || ranked(group, ids) === ownId;
   }
 
-  #members(): MemberRecord[] {
+  #reachable(): MemberRecord[] {
     const all = this.#view.membersOf("proxy").filter(({ endpoints }) => endpoints[this.#endpoint] !== undefined);
-    const lasting = all.filter(({ draining }) => !draining);
-    return (lasting.length > 0 ? lasting : all).sort((a, b) => a.numericId - b.numericId);
+    return all.sort((a, b) => a.numericId - b.numericId);
+  }
+  #members(): MemberRecord[] {
+    const all = this.#reachable();
+    const staying = all.filter(({ draining }) => !draining);
+    return staying.length > 0 ? staying : all;
   }
   #leaderIds(): number[] {
     const members = this.#members();

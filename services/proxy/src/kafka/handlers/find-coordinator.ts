@@ -22,8 +22,8 @@ export const findCoordinator = (context: KafkaContext): AnyHandler =>
     access: { resource: "group", operation: "describe" },
     async handle({ key, keyType, coordinatorKeys }, call): Promise<Input<FindCoordinatorResponse>> {
       await registered(context);
-      const nodes = context.topology.nodes();
-      const nodeOf = (group: string): KafkaNode | undefined => context.topology.coordinator(group, nodes);
+      const staying = context.topology.staying();
+      const nodeOf = (group: string): KafkaNode | undefined => context.topology.coordinator(group, staying);
       if (call.version >= BATCHED_FROM)
         return { coordinators: await Promise.all(coordinatorKeys.map((one) => find(nodeOf, call, keyType, one))) };
       const { nodeId, host, port, errorCode, errorMessage } = await find(nodeOf, call, keyType, key);

@@ -33,9 +33,10 @@ async function answer(context: KafkaContext, request: MetadataRequest, call: Kaf
         topic.topicId === ZERO_UUID ? named(context, request, call, topic.name ?? "") : identified(context, call, topic.topicId),
       );
   const nodes = topology.nodes();
+  const staying = topology.staying();
   const topics: Topic[] = [];
   for (const one of found) {
-    const topic = "record" in one ? described(context, one.record, nodes) : one;
+    const topic = "record" in one ? described(context, one.record, staying) : one;
     const operations =
       "record" in one && request.includeTopicAuthorizedOperations ? await topicOperations(call, one.record.name) : NOT_ASKED;
     topics.push({ ...topic, topicAuthorizedOperations: operations });
@@ -43,7 +44,7 @@ async function answer(context: KafkaContext, request: MetadataRequest, call: Kaf
   return {
     brokers: nodes.map(({ nodeId, host, port, rack }) => ({ nodeId, host, port, rack })),
     clusterId: view.cluster?.clusterId ?? null,
-    controllerId: topology.controllerId(nodes),
+    controllerId: topology.controllerId(staying),
     topics,
     clusterAuthorizedOperations: request.includeClusterAuthorizedOperations ? await clusterOperations(call) : NOT_ASKED,
   };
@@ -114,14 +115,14 @@ export async function topicWithId(context: KafkaContext, id: string): Promise<To
   return known();
 }
 
-function described({ topology }: KafkaContext, record: TopicRecord, nodes: readonly KafkaNode[]): Topic {
+function described({ topology }: KafkaContext, record: TopicRecord, staying: readonly KafkaNode[]): Topic {
   const leaders = topology.leaders(record);
   return {
     name: record.name,
     topicId: record.topicId,
     isInternal: record.name.startsWith(RESERVED_PREFIX),
     partitions: leaders.map((leaderId, partitionIndex) => {
-      const replicas = topology.replicas(leaderId, nodes);
+      const replicas = topology.replicas(leaderId, staying);
       const leaderEpoch = topology.leaderEpoch({ topicId: record.topicId, partition: partitionIndex });
       return { partitionIndex, leaderId, leaderEpoch, replicaNodes: replicas, isrNodes: replicas };
     }),
