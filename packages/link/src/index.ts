@@ -8,6 +8,8 @@ export * from "./link.ts";
 export * from "./memory-pair.ts";
 export * from "./messages/index.ts";
 export * from "./outbox.ts";
+export { resolveReadPath } from "./read-path.ts";
 export * from "./reconnecting.ts";
 export * from "./server.ts";
+export { acceptingServer, readInto } from "./socket.ts";
 export { meterSlabs, PayloadHold, Slab, SlabPool, slabPool, type Hold, type SlabCounts } from "./slab.ts";

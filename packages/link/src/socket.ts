@@ -63,7 +63,10 @@ function releaseAll(holds: readonly Hold[]): void {
   for (const hold of holds) hold.release();
 }
 
-const onreadOf = (events: SocketEvents) => ({
+/** Where a socket puts what it reads. */
+export type SocketReads = Pick<SocketEvents, "target" | "onRead">;
+
+const onreadOf = (events: SocketReads) => ({
   buffer: () => events.target(),
   callback: (bytes: number) => {
     events.onRead(bytes);
@@ -88,14 +91,15 @@ export function acceptSocket(accepted: Socket, events: SocketEvents, path: "slab
     accepted.resume();
     return socket;
   }
-  return new NetSocket(rewrap(accepted, events), events, path);
+  return new NetSocket(readInto(accepted, events), events, path);
 }
 interface Internals {
   _handle: object | null;
   _server?: unknown;
   server?: unknown;
 }
-function rewrap(accepted: Socket, events: SocketEvents): Socket {
+/** The same for protocols of others: `accepted` is paused and is not used any more. */
+export function readInto(accepted: Socket, events: SocketReads): Socket {
   const from = accepted as unknown as Internals;
   const handle = from._handle;
   if (handle === null) {
@@ -114,6 +118,6 @@ function rewrap(accepted: Socket, events: SocketEvents): Socket {
   fresh.resume();
   return fresh;
 }
-/** Accepted sockets stay paused until `acceptSocket`. */
+/** Accepted sockets stay paused until `acceptSocket` or `readInto`. */
 export const acceptingServer = (onSocket: (socket: Socket) => void): Server =>
   createServer({ pauseOnConnect: true, noDelay: true }, onSocket);

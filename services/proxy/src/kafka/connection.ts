@@ -14,6 +14,7 @@ import {
 import { KafkaFrameReader } from "./frame-reader.ts";
 import { kafkaLimits } from "./limits.ts";
 import type { KafkaMetrics } from "./metrics.ts";
+import { readShared } from "./shared-reads.ts";
 
 export interface ConnectionOptions {
   readonly clock: Clock;
@@ -22,6 +23,8 @@ export interface ConnectionOptions {
   readonly metrics: KafkaMetrics;
   readonly authorizer?: Authorizer | undefined;
   readonly draining: AbortSignal;
+  /** slab: into one buffer for all connections; data: into buffers of the socket's own. */
+  readonly readPath: "slab" | "data";
   readonly largeFrames: ByteBudget;
   /** The proxy holds so much that requests should wait; `onRoom` calls once when there is room again. */
   readonly gate: { readonly full: boolean; onRoom(fn: () => void): void; offRoom(fn: () => void): void };
@@ -82,7 +85,9 @@ export class KafkaConnection {
   #activeMs: number;
   readonly #onRoom = (): void => this.#pump();
 
-  constructor(socket: Socket, options: ConnectionOptions) {
+  /** `accepted` is paused, and not used any more. */
+  constructor(accepted: Socket, options: ConnectionOptions) {
+    const socket = readShared(accepted, options.readPath, (chunk) => this.#onData(chunk));
     this.#socket = socket;
     this.#options = options;
     this.#activeMs = options.clock.monotonicMs();
@@ -95,7 +100,6 @@ export class KafkaConnection {
     );
     socket.setNoDelay(true);
     socket.setKeepAlive(true, kafkaLimits.keepAliveMs);
-    socket.on("data", (chunk: Buffer) => this.#onData(chunk));
     socket.on("drain", () => this.#pump());
     // What goes wrong with a socket ends in "close".
     socket.on("error", () => undefined);
@@ -152,9 +156,12 @@ export class KafkaConnection {
     if (this.#closed || this.#ending) return;
     metrics.requestBytes.inc(chunk.length);
     this.#activeMs = clock.monotonicMs();
+    const isFirst = this.#rest === undefined;
     this.#rest = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, chunk]);
     this.#cut();
     this.#pump();
+    // The next read, of any connection, writes over the chunk.
+    if (isFirst && this.#rest !== undefined) this.#rest = Buffer.from(this.#rest);
   }
   /** Requests out of what has come, as many as may be under way; the others stay bytes until there is room for them. */
   #cut(): void {

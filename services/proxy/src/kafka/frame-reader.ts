@@ -1,13 +1,14 @@
 import { SluiceError } from "@sluice/core/model";
 import { FRAME_LENGTH_BYTES, REQUEST_PREFIX_BYTES } from "@sluice/kafka-wire";
+import { noteBufferAllocated } from "@sluice/runtime/buffer-gc";
 import { kafkaLimits } from "./limits.ts";
 
 const PRODUCE_KEY = 0;
 const GROWTH = 2;
 
 /**
- * Requests out of the chunks of a socket: [int32 length][request]. A request that lies wholly in a chunk comes out as a view of it (a small one
- * as a copy); one that spans chunks is put together in a buffer that grows with what has really come:
+ * Requests out of the chunks of a socket: [int32 length][request]. Each comes out as a copy, so that the chunk is free again when `push` returns; one
+ * that spans chunks is put together in a buffer that grows with what has really come:
  *
  *   chunk    [.. request ][ request ][ start of a large one ]
  *                                      └─ copied ─► [ ............      ]  length known, memory at most twice what came
@@ -63,7 +64,7 @@ export class KafkaFrameReader {
     const have = chunk.length - at;
     this.#needed = length;
     this.#announced = false;
-    this.#partial = Buffer.allocUnsafeSlow(Math.max(have, Math.min(length, kafkaLimits.unprovenFrameBytes), REQUEST_PREFIX_BYTES));
+    this.#partial = allocate(Math.max(have, Math.min(length, kafkaLimits.unprovenFrameBytes), REQUEST_PREFIX_BYTES));
     chunk.copy(this.#partial, 0, at);
     this.#filled = have;
     this.#announce();
@@ -98,13 +99,21 @@ export class KafkaFrameReader {
   }
   #reserve(bytes: number): void {
     if (bytes <= this.#partial.length) return;
-    const grown = Buffer.allocUnsafeSlow(Math.max(bytes, Math.min(this.#needed, this.#partial.length * GROWTH)));
+    const grown = allocate(Math.max(bytes, Math.min(this.#needed, this.#partial.length * GROWTH)));
     this.#partial.copy(grown, 0, 0, this.#filled);
     this.#partial = grown;
   }
   #emit(frame: Buffer): void {
-    this.#onFrame(frame.length < kafkaLimits.viewBytesMin ? Buffer.from(frame) : frame);
+    // Small ones out of the pool of Node.js, large ones in memory of their own: they may live for as long as the request.
+    const copy = frame.length < kafkaLimits.pooledBytesMax ? Buffer.allocUnsafe(frame.length) : allocate(frame.length);
+    frame.copy(copy);
+    this.#onFrame(copy);
   }
+}
+
+function allocate(bytes: number): Buffer {
+  noteBufferAllocated(bytes);
+  return Buffer.allocUnsafeSlow(bytes);
 }
 
 /** Length of the frame at `at` with its length field, as far as `have` bytes tell what it may be. */

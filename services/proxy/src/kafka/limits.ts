@@ -28,8 +28,10 @@ export const kafkaLimits = {
   takenBytesPerMsMin: 256,
   /** A silent connection is probed by TCP after this long, so that one whose other side is gone does not stay. */
   keepAliveMs: 60_000,
-  /** Smaller frames are copied out of the chunk that they came in, so that a small record does not hold 64 KiB. */
-  viewBytesMin: 4 * KiB,
+  /** What one read of a socket brings at most: all connections read into the same buffer, one after the other. */
+  readBytesMax: 256 * KiB,
+  /** Smaller frames share memory: a small record must not hold much, and large ones would hold that of small ones. */
+  pooledBytesMax: 4 * KiB,
   /** Fetch sessions of all connections, and their partitions together. A session unused for `fetchSessionIdleMs` makes room, else there is none. */
   fetchSessionsMax: 4_096,
   fetchSessionsPartitionsMax: 100_000,

@@ -1,6 +1,7 @@
-import { createServer, type Server, type Socket } from "node:net";
+import type { Server, Socket } from "node:net";
 import { setMaxListeners } from "node:events";
 import { SluiceError } from "@sluice/core/model";
+import { acceptingServer, resolveReadPath, type ReadPath } from "@sluice/link";
 import type { Authorizer } from "@sluice/rpc";
 import {
   advertisedAddress,
@@ -35,6 +36,8 @@ export interface KafkaListenerOptions {
   readonly metrics: Metrics;
   readonly authorizer?: Authorizer | undefined;
   readonly gate: ConnectionOptions["gate"];
+  /** As for links: default auto. */
+  readonly readPath?: ReadPath | undefined;
 }
 const LOOK_MS = 1_000;
 const HAND_OVER_LOOK_MS = 50;
@@ -59,6 +62,7 @@ export class KafkaListener {
     limitBytes: kafkaLimits.largeFramesBytesMax,
     waitersMax: kafkaLimits.connectionsMax,
   });
+  #readPath: "slab" | "data" = "data";
   #timer: Timer | undefined;
   #onEmpty: (() => void) | undefined;
   #closing = false;
@@ -75,7 +79,7 @@ export class KafkaListener {
     setMaxListeners(0, this.#draining.signal);
     this.#doors = options.doors.map((door) => {
       const table = new ApiTable(door.handlers);
-      return { door, server: createServer({ noDelay: true }, (socket) => this.#accept(socket, table)), port: 0 };
+      return { door, server: acceptingServer((socket) => this.#accept(socket, table)), port: 0 };
     });
   }
   /** host:port that clients of each are told, known after the start. */
@@ -85,6 +89,7 @@ export class KafkaListener {
 
   /** Throws INVALID_CONFIG when an address cannot be bound. */
   async start(): Promise<void> {
+    this.#readPath = await resolveReadPath(this.#options.clock, this.#options.readPath, this.#options.logger);
     for (const open of this.#doors) await this.#bind(open);
     this.#look();
   }
@@ -165,6 +170,7 @@ export class KafkaListener {
         metrics: this.#metrics,
         authorizer,
         draining: this.#draining.signal,
+        readPath: this.#readPath,
         largeFrames: this.#largeFrames,
         gate,
         onClosed: (connection) => {

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test } from "@jest/globals";
 import { apis } from "@sluice/kafka-wire";
+import type { ReadPath } from "@sluice/link";
 import { createListener, createMetrics, silentLogger, systemClock, type Clock, type Metrics } from "@sluice/runtime";
 import { ManualClock } from "@sluice/runtime/testing";
 import { defineHandler, type AnyHandler } from "../../src/kafka/api.ts";
@@ -38,7 +39,7 @@ describe("a connection at its limits", () => {
   /** Produces and metadata requests under way, in order. */
   let held: (() => void)[];
 
-  const start = async (clock: Clock = systemClock): Promise<void> => {
+  const start = async (clock: Clock = systemClock, readPath: ReadPath = "auto"): Promise<void> => {
     gate = new Gate();
     held = [];
     metrics = createMetrics({ service: "proxy" });
@@ -51,7 +52,8 @@ describe("a connection at its limits", () => {
       defineHandler({ api: apis.Fetch, access: "open", handle: () => ({ responses: [{ partitions: [{ records: [bytes] }] }] }) }),
     ];
     const at = createListener("kafka", { bind: "127.0.0.1:0" });
-    listener = new KafkaListener({ doors: [{ endpoint: "kafka", listener: at, handlers }], clock, logger: silentLogger, metrics, gate });
+    const doors = [{ endpoint: "kafka" as const, listener: at, handlers }];
+    listener = new KafkaListener({ doors, clock, logger: silentLogger, metrics, gate, readPath });
     await listener.start();
     client = await KafkaClient.connect(String(listener.advertised.kafka));
   };
@@ -69,25 +71,28 @@ describe("a connection at its limits", () => {
     }, "answers that are not taken");
   const fetch = () => client.call(apis.Fetch, 11, {});
 
-  test("thousands of small requests in one chunk: no more than may be under way are taken, and all are answered", async () => {
-    await start();
-    const first = client.call(apis.Metadata, 9, {});
-    await eventually(() => held.length === 1, "the first");
-    const firstBytes = await heldBytes();
-    const count = 20_000;
-    const requests = Array.from({ length: count }, (_, i) => encodeRequest(apis.ApiVersions, 0, 100 + i, {}));
-    const [one] = requests as [Uint8Array];
-    client.socket.write(Buffer.concat(requests));
-    const most = firstBytes + (kafkaLimits.inFlightRequestsMax - 1) * (one.length - 4);
-    await eventually(async () => (await heldBytes()) >= most, "the limit");
-    await systemClock.sleep(30);
-    expect(await heldBytes()).toBe(most);
-    held[0]?.();
-    await first;
-    await eventually(() => client.stray.length === count, "all answers");
-    expect(client.stray.every((answer, i) => answer.readInt32BE(0) === 100 + i)).toBe(true);
-    expect(await heldBytes()).toBe(0);
-  });
+  test.each<ReadPath>(["slab", "data"])(
+    "thousands of small requests in one chunk (%s): no more than may be under way are taken, and all are answered",
+    async (path) => {
+      await start(systemClock, path);
+      const first = client.call(apis.Metadata, 9, {});
+      await eventually(() => held.length === 1, "the first");
+      const firstBytes = await heldBytes();
+      const count = 20_000;
+      const requests = Array.from({ length: count }, (_, i) => encodeRequest(apis.ApiVersions, 0, 100 + i, {}));
+      const [one] = requests as [Uint8Array];
+      client.socket.write(Buffer.concat(requests));
+      const most = firstBytes + (kafkaLimits.inFlightRequestsMax - 1) * (one.length - 4);
+      await eventually(async () => (await heldBytes()) >= most, "the limit");
+      await systemClock.sleep(30);
+      expect(await heldBytes()).toBe(most);
+      held[0]?.();
+      await first;
+      await eventually(() => client.stray.length === count, "all answers");
+      expect(client.stray.every((answer, i) => answer.readInt32BE(0) === 100 + i)).toBe(true);
+      expect(await heldBytes()).toBe(0);
+    },
+  );
 
   test("while the proxy is full a busy connection is not read; then it goes on", async () => {
     await start();
