@@ -3,6 +3,7 @@ import { BatchCursor } from "@sluice/core/log";
 import type { Crc32c } from "@sluice/core/log";
 import { limits, SluiceError } from "@sluice/core/model";
 import type { Segment } from "@sluice/core/replica";
+import { noteBufferAllocated } from "@sluice/runtime/buffer-gc";
 import type { JournalFiles } from "./journal/files.ts";
 import type { LocationTable, SegmentLocations } from "./journal/locations.ts";
 
@@ -23,6 +24,7 @@ const EMPTY = new Uint8Array(0);
 export class JournalReader {
   readonly #options: ReaderOptions;
   readonly #waiting: (() => void)[] = [];
+  readonly #free: Buffer[] = [];
   #active = 0;
 
   constructor(options: ReaderOptions) {
@@ -48,6 +50,14 @@ export class JournalReader {
   }
 
   async #read(locations: SegmentLocations, from: number, limit: number, maxBytes: number): Promise<Uint8Array> {
+    const windows = new Windows(this.#free);
+    try {
+      return await this.#collect(locations, from, limit, maxBytes, windows);
+    } finally {
+      windows.release();
+    }
+  }
+  async #collect(locations: SegmentLocations, from: number, limit: number, maxBytes: number, windows: Windows): Promise<Uint8Array> {
     const pieces: Uint8Array[] = [];
     let bytes = 0;
     let next = from;
@@ -55,7 +65,7 @@ export class JournalReader {
       const point = locations.floor(next);
       if (point < 0) throw unavailable(`offset ${next} lies before the first entry`);
       const stopAt = locations.offsets[point + 1] ?? Number.POSITIVE_INFINITY;
-      const walk = await this.#walk(locations, point, next, Math.min(limit, stopAt - 1), maxBytes - bytes, pieces.length === 0);
+      const walk = await this.#walk(locations, point, next, Math.min(limit, stopAt - 1), maxBytes - bytes, pieces.length === 0, windows);
       for (const p of walk.pieces) {
         pieces.push(p);
         bytes += p.length;
@@ -74,6 +84,7 @@ export class JournalReader {
     upTo: number,
     maxBytes: number,
     first: boolean,
+    windows: Windows,
   ): Promise<{ pieces: Uint8Array[]; next: number; full: boolean }> {
     const { files, crc32c, salt } = this.#options;
     const { fileNumber, at: startAt } = locations.place(point);
@@ -85,7 +96,7 @@ export class JournalReader {
     while (next <= upTo) {
       const file = files.get(fileNumber);
       if (file === undefined) throw unavailable(`journal file ${fileNumber} is gone`);
-      const window = new Uint8Array(windowBytes);
+      const window = windows.take(windowBytes);
       const n = await file.file.read(window, at);
       // A file that was given a new number meanwhile holds other bytes.
       if (files.get(fileNumber) !== file) throw unavailable(`journal file ${fileNumber} is gone`);
@@ -195,9 +206,42 @@ function cutBatches(
   return { run: payload.subarray(begin, end), next, full };
 }
 
+/** Windows that are kept for the next read: what a few reads at a time need. */
+const FREE_WINDOWS_MAX = 16;
+
+/**
+ * Memory that journal files are read into, used again: of a journal that many partitions share a read looks at many times what it gives out, and
+ * making that much new memory cost more than reading it.
+ */
+class Windows {
+  readonly #free: Buffer[];
+  readonly #used: Buffer[] = [];
+  constructor(free: Buffer[]) {
+    this.#free = free;
+  }
+  /** So many bytes, as the last user left them. */
+  take(bytes: number): Buffer {
+    const at = this.#free.findIndex(({ length }) => length === bytes);
+    const window = at < 0 ? allocate(bytes) : (this.#free.splice(at, 1)[0] as Buffer);
+    this.#used.push(window);
+    return window;
+  }
+  /** Nobody looks at what was read any more. */
+  release(): void {
+    for (const window of this.#used.splice(0)) if (window.length <= limits.readRunBytesMax) this.#free.push(window);
+    // Those that lie longest are of sizes that are not asked for.
+    if (this.#free.length > FREE_WINDOWS_MAX) this.#free.splice(0, this.#free.length - FREE_WINDOWS_MAX);
+  }
+}
+function allocate(bytes: number): Buffer {
+  noteBufferAllocated(bytes);
+  return Buffer.allocUnsafeSlow(bytes);
+}
+
+/** A copy: the windows are used again. */
 function joined(pieces: readonly Uint8Array[], bytes: number): Uint8Array {
-  if (pieces.length === 1) return pieces[0] as Uint8Array;
-  const out = new Uint8Array(bytes);
+  if (bytes === 0) return EMPTY;
+  const out = allocate(bytes);
   let at = 0;
   for (const p of pieces) {
     out.set(p, at);
