@@ -77,7 +77,7 @@ const isAborted = (signal: AbortSignal | undefined): boolean => signal?.aborted 
  * Where a read goes:
  *
  *   offset in a sealed segment ─────────────► storage node or object, nobody is followed
- *   near the end: join the tail ─► cache ───► what the owner pushed
+ *   else: join the tail ─────────► cache ───► what the owner pushed
  *                                  miss ────► storage node, cut at the mark of that segment's epoch
  *                                  at the end ► wait for the next push
  *                                  beyond it ─► ask the owner (barrier) before OFFSET_OUT_OF_RANGE
@@ -149,7 +149,11 @@ export class ReadPath {
     const sealed = this.#sealedAt(reader);
     // A reader of the history holds no tail; what it heard of the end is old by then, and says nothing here.
     if (sealed) this.close(reader);
-    else this.#join(reader);
+    else if (this.#join(reader)) {
+      // Others may have followed it before, and so may this reader's client: a Kafka fetch is a reader of its own.
+      const cached = this.#fromTail(reader, options.maxBytes);
+      if (cached !== undefined) return cached;
+    }
     const marks = (reader.marks = reader.tail?.marks ?? reader.marks);
     if (!sealed && marks !== undefined && reader.offset >= marks.highWatermark) {
       if (reader.offset > marks.highWatermark) await this.#confirm(reader, options);

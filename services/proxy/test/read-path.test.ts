@@ -106,6 +106,19 @@ describe("read path", () => {
     expect(s.state.reads.at(-1)?.highWatermark).toBe(5);
   });
 
+  test("a new reader takes from the tail what is there already: storage is not asked", async () => {
+    const s = setup();
+    const first = s.read(0, 10_000);
+    await s.clock.advanceAsync(0);
+    s.tail().onData(0, batchOf(["a"]), marks(1), () => undefined);
+    await s.clock.advanceAsync(0);
+    expect(await first.answer).toMatchObject({ nextOffset: 1 });
+    const before = s.state.reads.length;
+    s.path.close(first.reader);
+    expect(await s.read(0, 0).answer).toMatchObject({ nextOffset: 1, highWatermark: 1 });
+    expect([s.state.reads.length, s.sources, s.followed()]).toEqual([before, ["tail", "tail"], 1]);
+  });
+
   test("committed by the mark while the copies lag: asked again soon, nothing is made up", async () => {
     const s = setup();
     const { answer } = s.read(0, 10_000);
