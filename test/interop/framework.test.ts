@@ -1,5 +1,6 @@
 import { describe, expect, test } from "@jest/globals";
 import { outcomesOf } from "./go/kgo.ts";
+import { named } from "./javascript/platformatic-tests.ts";
 import { statesOf } from "./librdkafka/runner.ts";
 import { judge, type Outcome } from "./support/judge.ts";
 import { compatibilityPage } from "./support/page.ts";
@@ -63,6 +64,13 @@ test("librdkafka's report, which is not always JSON", () => {
     ]),
   );
 });
+
+test("tests of a file that have the same name are told apart", () =>
+  expect(named("f", [passed("a"), failed("a"), passed("b")]).map(({ name, status }) => `${name} ${status}`)).toEqual([
+    "f: a passed",
+    "f: a (2) failed",
+    "f: b passed",
+  ]));
 
 test("the page: a row for each suite, differences by reason", () => {
   const common = { client: "c", suite: "s", version: "1", date: "2026-01-02" };

@@ -30,7 +30,17 @@ defineSuite({
   suite: "integration tests",
   version: version(),
   needs: ["python3"],
-  target: { partitions: 4 },
+  // As the brokers are set that its tests start by themselves.
+  target: {
+    partitions: 4,
+    config: { "group.min.session.timeout.ms": "1000" },
+    kafka: {
+      "group.min.session.timeout.ms": "1000",
+      "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+      "super.users": "User:ANONYMOUS",
+      "allow.everyone.if.no.acl.found": "true",
+    },
+  },
   known: [
     [/acls$/, "Access control lists are not served:"],
     [/transactional/, "Transactions are not served:"],
