@@ -23,7 +23,6 @@ export const FILES = [
   "clients/producer/producer-stream",
   "clients/producer/partitioners",
   "issues/issue-309",
-  "issues/issue-339",
   "issues/gh-300",
 ] as const;
 /*
