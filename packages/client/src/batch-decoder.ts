@@ -24,7 +24,8 @@ export interface Decoded {
 
 /**
  * Decodes the batches of a run from `at` on, at most `decodedBytesPerStep` of them (one batch at least). Control batches give no records.
- * Decompression is bounded as in core. Throws CORRUPT_BATCH, UNSUPPORTED_FORMAT, UNREADABLE_BATCH.
+ * Decompression is bounded as in core. Throws CORRUPT_BATCH, UNSUPPORTED_FORMAT, UNREADABLE_BATCH when the first batch cannot be decoded; the batches before
+ * one that cannot are given first, and the next step throws.
  */
 export function decodeRun(bytes: Uint8Array, at: number, range: DecodeRange): Decoded {
   const batches = new BatchCursor(bytes, at);
@@ -34,8 +35,12 @@ export function decodeRun(bytes: Uint8Array, at: number, range: DecodeRange): De
   let nextOffset = range.fromOffset;
   let decodedBytes = 0;
   while (decodedBytes < clientLimits.decodedBytesPerStep && batches.next()) {
-    if (range.checkCrc && batchCrc(bytes, batches.position, header.totalBytes, crc32c) !== header.crc)
+    const before: Decoded = { records, at: batches.position, nextOffset };
+    const whole = records.length;
+    if (range.checkCrc && batchCrc(bytes, batches.position, header.totalBytes, crc32c) !== header.crc) {
+      if (before.at > at) return before;
       throw new SluiceError("CORRUPT_BATCH", `${range.topic}/${range.partition}: the batch at offset ${header.baseOffset} fails its CRC`);
+    }
     nextOffset = Math.max(nextOffset, header.lastOffset + 1);
     if (header.isControl || header.lastOffset < range.fromOffset || header.recordsCount === 0) continue;
     try {
@@ -49,7 +54,10 @@ export function decodeRun(bytes: Uint8Array, at: number, range: DecodeRange): De
         );
       }
     } catch (cause) {
-      throw unreadable(range, header, cause);
+      if (before.at === at) throw unreadable(range, header, cause);
+      // A batch counts as a whole: of this one nothing.
+      records.length = whole;
+      return before;
     }
   }
   batches.expectEnd();
