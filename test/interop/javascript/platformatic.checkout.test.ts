@@ -58,7 +58,7 @@ defineSuite({
     ],
     [
       /^admin: deleteTopics should delete a topic/,
-      "A topic that is being deleted keeps its name until its partitions have been told, a moment:",
+      "A topic that is being deleted keeps its name until its segments are gone, some seconds:",
     ],
     [
       /^producer: send should handle errors from ConnectionPool.get$/,
