@@ -33,6 +33,8 @@ export const objectStoreLimits = {
   socketsMax: 64,
   /** Calls that wait for a socket or an answer; one more is refused. */
   callsInFlightMax: 1_024,
+  /** How often a server has to say that one key is a folder of another until it is believed. */
+  folderClashAttempts: 4,
 } as const;
 
 /** Times of this package, in milliseconds. A caller's `timeoutMs` replaces the one of the whole call. */
@@ -47,6 +49,7 @@ export const objectStoreTimers = {
   /** Abort of a multipart upload after its failure: nobody waits longer for a clean-up. */
   abortUploadTimeoutMs: 3_000,
   idleSocketMs: 4_000,
+  folderClashRetryMs: 25,
   /** Half-written files of a dead process are removed by the next one that opens the folder, once they are this old. */
   staleIncomingMs: 24 * 3_600_000,
 } as const;

@@ -49,6 +49,19 @@ describe("requests of the S3 adapter", () => {
     expect(fake.requests).toEqual(["PUT /bucket/k"]);
   });
 
+  test("keys in each other's way: believed when the server says so again and again", async () => {
+    await using fake = await fakeServer(s3Error(409, "ExistingObjectIsDirectory"));
+    expect((await failed(fake.store.put("k", [five]))).code).toBe("INVALID_ARGUMENT");
+    const { folderClashAttempts } = objectStoreLimits;
+    expect(fake.requests).toHaveLength(folderClashAttempts);
+    fake.answer = (req, res) => {
+      fake.answer = after(200, {});
+      s3Error(409, "ExistingObjectIsDirectory")(req, res);
+    };
+    await fake.store.put("k", [five]);
+    expect(fake.requests).toHaveLength(folderClashAttempts + 2);
+  });
+
   test("messages name bucket and key, never the signature or the secret", async () => {
     await using fake = await fakeServer((req) => req.socket.destroy());
     for (const { message } of [await failed(fake.store.put("k/1", [five])), await failed(all(fake.store.list("k/1")))]) {

@@ -25,20 +25,17 @@ export interface S3Call {
   readonly what: string;
 }
 
-/** No retry helps. The last two are of servers that keep objects as files: one key is a folder of another. */
-const CALLERS_FAULT = new Set([
-  "EntityTooLarge",
-  "InvalidBucketName",
-  "KeyTooLongError",
-  "ExistingObjectIsDirectory",
-  "ObjectParentIsFile",
-]);
+/** Of servers that keep objects as files: one key is a folder of another. */
+const FOLDER_CLASH = new Set(["ExistingObjectIsDirectory", "ObjectParentIsFile"]);
+/** No retry helps. */
+const CALLERS_FAULT = new Set(["EntityTooLarge", "InvalidBucketName", "KeyTooLongError", ...FOLDER_CLASH]);
 
 /** Signs, sends and judges single calls to one bucket. Knows nothing of objects in parts or lists in pages. */
 export class S3Calls {
   readonly #clock: Clock;
   readonly #location: S3Location;
   readonly #signer: Signer;
+  readonly #folderClashRetryMs: number;
   readonly #transport: Transport;
   #inFlight = 0;
   #closed = false;
@@ -47,6 +44,7 @@ export class S3Calls {
     this.#clock = clock;
     this.#location = location;
     this.#signer = signer;
+    this.#folderClashRetryMs = timers.folderClashRetryMs;
     const { socketsMax } = objectStoreLimits;
     const agentOptions = { keepAlive: true, maxSockets: socketsMax, maxFreeSockets: socketsMax, timeout: timers.idleSocketMs };
     this.#transport = {
@@ -61,12 +59,19 @@ export class S3Calls {
     return `${what} s3://${this.#location.bucket}/${key}`;
   }
 
-  /** Throws the error that an unexpected status stands for. */
-  async call(call: S3Call, options: CallOptions | undefined, timeoutMs: number): Promise<HttpAnswer> {
+  /**
+   * Throws the error that an unexpected status stands for. One attempt, but for keys in each other's way: versitygw also says so of a write into a
+   * folder that a delete takes away at that moment.
+   */
+  async call(call: S3Call, options: CallOptions | undefined, timeoutMs: number, attempt = 1): Promise<HttpAnswer> {
     const name = this.name(call.what, call.key);
     const answer = await this.raw(call, options, timeoutMs);
     if (call.expect.includes(answer.status)) return answer;
     const { code, message } = parseError(new TextDecoder().decode(answer.body));
+    if (FOLDER_CLASH.has(code) && attempt < objectStoreLimits.folderClashAttempts) {
+      await this.#clock.sleep(this.#folderClashRetryMs, options?.signal);
+      return this.call(call, options, timeoutMs, attempt + 1);
+    }
     const text = `${name}: the server answered ${answer.status} ${code} ${message.slice(0, 200)}`.trimEnd();
     if (answer.status === 404 && code === "NoSuchKey") throw notFound(name);
     if (CALLERS_FAULT.has(code)) throw invalid(text);
