@@ -84,7 +84,9 @@ class Listener implements LinkServer {
       onFailed: (reason) => {
         this.#handshakes--;
         this.totals.refused++;
-        this.#context.logger.warn("link refused", { peer: remote, code: reason.code, reason: reason.message });
+        // Who only looks whether the port answers, as the controller does with a suspect, leaves without a word.
+        const level = reason.code === "LINK_DOWN" ? "debug" : "warn";
+        this.#context.logger[level]("link refused", { peer: remote, code: reason.code, reason: reason.message });
       },
       onGone: () => {
         this.#connections.delete(connection);
