@@ -238,7 +238,7 @@ export function kafkajsScenarios(bootstrap: string): Record<string, Scenario> {
         expect(await offset()).toBe("2");
         await admin.resetOffsets({ groupId: "kj-grouped", topic: "kj-group", earliest: true });
         // Below zero is none: members then begin where their own setting says.
-        expect(Number(await offset())).toBeLessThanOrEqual(0);
+        expect(["0", "-1", "-2"]).toContain(await offset());
         await admin.deleteGroups(["kj-grouped"]);
         expect((await admin.listGroups()).groups.map(({ groupId }) => groupId)).not.toContain("kj-grouped");
       }),

@@ -1,5 +1,5 @@
 import { limits, type ErrorCode } from "../model/index.ts";
-import { encodedBytes, encodeGroupRecord, type GroupRecord } from "./record.ts";
+import { encodedBytes, encodeGroupRecord, type GroupRecord, type OffsetValue } from "./record.ts";
 import { entryBytes, entryKey, groupKey, type CommittedEntry, type ShardState } from "./state.ts";
 
 /** Kafka clients commit offsets below zero to say "none": kafkajs does so to reset a group. */
@@ -57,14 +57,11 @@ function decideCommit(state: ShardState, request: CommitRequest, nowMs: number):
   let grown = 0;
   let logBytes = 0;
   for (const o of request.offsets) {
-    const value = { offset: o.offset, leaderEpoch: o.leaderEpoch, committedAtMs: nowMs, metadata: o.metadata };
-    const before = known?.offsets.get(entryKey(o.topicId, o.partition));
-    if (o.offset === FORGET_OFFSET) {
-      codes.push(undefined);
-      if (before !== undefined) records.push(removal(tenant, group, o));
-      continue;
-    }
-    const growth = entryBytes(value) - (before === undefined ? 0 : entryBytes(before.value));
+    // Forgotten also where nothing is seen: a commit may be on its way.
+    const value =
+      o.offset === FORGET_OFFSET ? undefined : { offset: o.offset, leaderEpoch: o.leaderEpoch, committedAtMs: nowMs, metadata: o.metadata };
+    const before = known?.offsets.get(entryKey(o.topicId, o.partition))?.value;
+    const growth = bytesOf(value) - bytesOf(before);
     const code = refusal(o) ?? (growth > 0 && state.bytes + grown + growth > limits.groupStateBytesPerShardMax ? "GROUP_LIMIT" : undefined);
     codes.push(code);
     if (code !== undefined) continue;
@@ -78,29 +75,22 @@ function decideCommit(state: ShardState, request: CommitRequest, nowMs: number):
   return { records, reply: { codes } };
 }
 
-/** An offset may go back (a reset); below zero it means nothing. */
+/** An offset may go back (a reset), and be forgotten; below that it means nothing. */
 function refusal(o: OffsetToCommit): ErrorCode | undefined {
-  if (!Number.isSafeInteger(o.offset) || o.offset < 0) return "OFFSET_OUT_OF_RANGE";
+  if (!Number.isSafeInteger(o.offset) || o.offset < FORGET_OFFSET) return "OFFSET_OUT_OF_RANGE";
   if (!Number.isInteger(o.partition) || o.partition < 0 || o.partition >= limits.topicPartitionsMax) return "UNKNOWN_PARTITION";
   return o.metadata.length > limits.groupMetadataBytesMax ? "OFFSET_METADATA_TOO_LARGE" : undefined;
 }
 
-const removal = (
-  tenant: string,
-  group: string,
-  { topicId, partition }: { readonly topicId: string; readonly partition: number },
-): GroupRecord => ({
-  kind: "offset",
-  key: { tenant, group, topicId, partition },
-  value: undefined,
-});
+const bytesOf = (value: OffsetValue | undefined): number => (value === undefined ? 0 : entryBytes(value));
+
 function decideRemove(state: ShardState, request: RemoveRequest): Decision {
   const { tenant, group } = request;
   const known = state.groups.get(groupKey(tenant, group));
   const records: GroupRecord[] = [];
   for (const { topicId, partition } of request.offsets) {
     if (known?.offsets.has(entryKey(topicId, partition)) !== true) continue;
-    records.push(removal(tenant, group, { topicId, partition }));
+    records.push({ kind: "offset", key: { tenant, group, topicId, partition }, value: undefined });
   }
   return { records, reply: { codes: request.offsets.map(() => undefined) } };
 }

@@ -1,3 +1,4 @@
+import { FORGET_OFFSET } from "@sluice/core/group";
 import { apis, type Input, type OffsetCommitRequest, type OffsetCommitResponseTopic } from "@sluice/kafka-wire";
 import { defineHandler, type AnyHandler, type KafkaCall } from "../api.ts";
 import type { KafkaContext } from "../context.ts";
@@ -6,8 +7,6 @@ import { callerOf, checkGroup, groupAnswerCode, groupFailureCode, permittedTopic
 
 /** Members of groups that the server assigns may commit from this version on; older ones do not know what a member epoch is. */
 const EPOCHS_FROM = 9;
-/** Kafka keeps an offset below zero, and every client takes it for none (kafkajs resets a group with -1 and -2). Here it is none. */
-const FORGET_OFFSET = -1n;
 /** Offsets are below 2^53; whatever is not is refused as this one is. */
 const OFFSET_BEYOND = 2 ** 53;
 
@@ -40,7 +39,8 @@ async function commit(context: KafkaContext, request: OffsetCommitRequest, call:
       partitions.map((p) => ({
         topic: name,
         partition: p.partitionIndex,
-        offset: p.committedOffset < 0 ? FORGET_OFFSET : BigInt(Math.min(p.committedOffset, OFFSET_BEYOND)),
+        // Kafka keeps an offset below zero, and every client takes it for none (kafkajs resets a group with -1 and -2).
+        offset: BigInt(p.committedOffset < 0 ? FORGET_OFFSET : Math.min(p.committedOffset, OFFSET_BEYOND)),
         metadata: p.committedMetadata ?? "",
         ...(p.committedLeaderEpoch < 0 ? {} : { leaderEpoch: p.committedLeaderEpoch }),
       })),
