@@ -30,6 +30,8 @@ const FOLDER_CLASH = new Set(["ExistingObjectIsDirectory", "ObjectParentIsFile"]
 /** No retry helps. */
 const CALLERS_FAULT = new Set(["EntityTooLarge", "InvalidBucketName", "KeyTooLongError", ...FOLDER_CLASH]);
 
+const parsedError = ({ body }: HttpAnswer): ReturnType<typeof parseError> => parseError(new TextDecoder().decode(body));
+
 /** Signs, sends and judges single calls to one bucket. Knows nothing of objects in parts or lists in pages. */
 export class S3Calls {
   readonly #clock: Clock;
@@ -63,36 +65,41 @@ export class S3Calls {
    * Throws the error that an unexpected status stands for. One attempt, but for keys in each other's way: versitygw also says so of a write into a
    * folder that a delete takes away at that moment.
    */
-  async call(call: S3Call, options: CallOptions | undefined, timeoutMs: number, attempt = 1): Promise<HttpAnswer> {
+  async call(call: S3Call, options: CallOptions | undefined, timeoutMs: number): Promise<HttpAnswer> {
     const name = this.name(call.what, call.key);
-    const answer = await this.raw(call, options, timeoutMs);
+    const answer = await this.#answer(call, options, timeoutMs);
     if (call.expect.includes(answer.status)) return answer;
-    const { code, message } = parseError(new TextDecoder().decode(answer.body));
-    if (FOLDER_CLASH.has(code) && attempt < objectStoreLimits.folderClashAttempts) {
-      await this.#clock.sleep(this.#folderClashRetryMs, options?.signal);
-      return this.call(call, options, timeoutMs, attempt + 1);
-    }
+    const { code, message } = parsedError(answer);
     const text = `${name}: the server answered ${answer.status} ${code} ${message.slice(0, 200)}`.trimEnd();
     if (answer.status === 404 && code === "NoSuchKey") throw notFound(name);
     if (CALLERS_FAULT.has(code)) throw invalid(text);
     throw unavailable(text);
   }
 
-  /** Any status is a result. */
-  async raw(call: S3Call, options: CallOptions | undefined, timeoutMs: number): Promise<HttpAnswer> {
+  /** Any status is a result. All attempts are one of the calls in flight, and share its time. */
+  async #answer(call: S3Call, options: CallOptions | undefined, timeoutMs: number): Promise<HttpAnswer> {
     const name = this.name(call.what, call.key);
     if (this.#closed) throw unavailable(`${name}: the store is closed`);
     if (this.#inFlight >= objectStoreLimits.callsInFlightMax) throw unavailable(`${name}: ${this.#inFlight} calls are waiting already`);
     this.#inFlight += 1;
     try {
       return await withDeadline(this.#clock, name, options, timeoutMs, async (signal) => {
-        const url = await this.#signer.sign(call.method, call.key, call.query);
-        const { method, headers = {}, body, answerBytesMax = objectStoreLimits.answerBytesMax } = call;
-        return exchange(this.#transport, { what: name, method, url, headers, ...(body && { body }), answerBytesMax }, signal);
+        for (let attempt = 1; ; attempt += 1) {
+          const answer = await this.#attempt(call, signal);
+          const isClash = !call.expect.includes(answer.status) && FOLDER_CLASH.has(parsedError(answer).code);
+          if (!isClash || attempt === objectStoreLimits.folderClashAttempts) return answer;
+          await this.#clock.sleep(this.#folderClashRetryMs, signal);
+        }
       });
     } finally {
       this.#inFlight -= 1;
     }
+  }
+  async #attempt(call: S3Call, signal: AbortSignal): Promise<HttpAnswer> {
+    const url = await this.#signer.sign(call.method, call.key, call.query);
+    const { method, headers = {}, body, answerBytesMax = objectStoreLimits.answerBytesMax } = call;
+    const what = this.name(call.what, call.key);
+    return exchange(this.#transport, { what, method, url, headers, ...(body && { body }), answerBytesMax }, signal);
   }
 
   /** HEAD of a missing object and of an object in a missing bucket look the same: this tells. Throws when the bucket is not there. */
