@@ -1,4 +1,4 @@
-import { noteBufferAllocated } from "@sluice/runtime/buffer-gc";
+import { allocateBuffer } from "@sluice/runtime/buffer-gc";
 import { limits } from "@sluice/core/model";
 import { EMPTY, encodeFrameHead, FRAME_HEAD_BYTES, inPieces, payloadLength, type Payload } from "./frame.ts";
 import type { Codec } from "./messages/codec.ts";
@@ -82,8 +82,7 @@ export class Outbox {
   #room(bytes: number): void {
     if (this.#at + bytes <= this.#arena.length) return;
     this.seal();
-    this.#arena = Buffer.allocUnsafeSlow(ARENA_BYTES);
-    noteBufferAllocated(ARENA_BYTES);
+    this.#arena = allocateBuffer(ARENA_BYTES);
     this.#view = new DataView(this.#arena.buffer);
     this.#at = 0;
     this.#runStart = 0;

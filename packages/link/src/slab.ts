@@ -1,6 +1,6 @@
 import { limits } from "@sluice/core/model";
 import type { Metrics } from "@sluice/runtime";
-import { noteBufferAllocated } from "@sluice/runtime/buffer-gc";
+import { allocateBuffer } from "@sluice/runtime/buffer-gc";
 
 /** Free slabs that are kept, in bytes, for the whole process. */
 const POOL_BYTES_MAX = 64 * limits.slabBytes;
@@ -27,7 +27,7 @@ export class Slab {
   #unclaimed = false;
 
   constructor(bytes: number, pool: SlabPool) {
-    this.buffer = Buffer.allocUnsafeSlow(bytes);
+    this.buffer = allocateBuffer(bytes);
     this.view = new DataView(this.buffer.buffer, this.buffer.byteOffset, this.buffer.byteLength);
     this.#pool = pool;
   }
@@ -111,7 +111,6 @@ export class SlabPool {
       return slab;
     }
     this.counts.made++;
-    noteBufferAllocated(bytes);
     return new Slab(bytes, this);
   }
   put(slab: Slab): void {
@@ -128,13 +127,15 @@ export class SlabPool {
   }
 }
 
-/** Of the process: its links give slabs to each other. */
+/** Of the process: its links, and what else reads so, give slabs to each other. */
 export const slabPool = new SlabPool();
 
 /** Figures of the process's pool as `sluice_<service>_link_slab_...`. */
 export function meterSlabs(metrics: Metrics, service: string): void {
   const name = `sluice_${service}_link_slab`;
-  metrics.gauge(`${name}_free_bytes`, "Memory of links that waits to be read into again.", { collect: () => slabPool.freeBytes });
+  metrics.gauge(`${name}_free_bytes`, "Memory of links and journal reads that waits to be read into again.", {
+    collect: () => slabPool.freeBytes,
+  });
   metrics.gauge(`${name}_made_count`, "Slabs made since the start; rising under steady load = payloads are not released.", {
     collect: () => slabPool.counts.made,
   });

@@ -41,3 +41,8 @@ export function noteBufferAllocated(bytes: number): void {
   }
   collect?.({ type: "minor", execution: "sync" });
 }
+/** Memory of its own, as the last user left it, at the rate of the data path. */
+export function allocateBuffer(bytes: number): Buffer<ArrayBuffer> {
+  noteBufferAllocated(bytes);
+  return Buffer.allocUnsafeSlow(bytes);
+}

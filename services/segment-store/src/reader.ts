@@ -3,7 +3,8 @@ import { BatchCursor } from "@sluice/core/log";
 import type { Crc32c } from "@sluice/core/log";
 import { limits, SluiceError } from "@sluice/core/model";
 import type { Segment } from "@sluice/core/replica";
-import { noteBufferAllocated } from "@sluice/runtime/buffer-gc";
+import { type Slab, slabPool } from "@sluice/link";
+import { allocateBuffer } from "@sluice/runtime/buffer-gc";
 import type { JournalFiles } from "./journal/files.ts";
 import type { LocationTable, SegmentLocations } from "./journal/locations.ts";
 
@@ -24,7 +25,6 @@ const EMPTY = new Uint8Array(0);
 export class JournalReader {
   readonly #options: ReaderOptions;
   readonly #waiting: (() => void)[] = [];
-  readonly #free: Buffer[] = [];
   #active = 0;
 
   constructor(options: ReaderOptions) {
@@ -50,14 +50,14 @@ export class JournalReader {
   }
 
   async #read(locations: SegmentLocations, from: number, limit: number, maxBytes: number): Promise<Uint8Array> {
-    const windows = new Windows(this.#free);
+    const window = new Window();
     try {
-      return await this.#collect(locations, from, limit, maxBytes, windows);
+      return await this.#collect(locations, from, limit, maxBytes, window);
     } finally {
-      windows.release();
+      window.release();
     }
   }
-  async #collect(locations: SegmentLocations, from: number, limit: number, maxBytes: number, windows: Windows): Promise<Uint8Array> {
+  async #collect(locations: SegmentLocations, from: number, limit: number, maxBytes: number, room: Window): Promise<Uint8Array> {
     const pieces: Uint8Array[] = [];
     let bytes = 0;
     let next = from;
@@ -65,7 +65,7 @@ export class JournalReader {
       const point = locations.floor(next);
       if (point < 0) throw unavailable(`offset ${next} lies before the first entry`);
       const stopAt = locations.offsets[point + 1] ?? Number.POSITIVE_INFINITY;
-      const walk = await this.#walk(locations, point, next, Math.min(limit, stopAt - 1), maxBytes - bytes, pieces.length === 0, windows);
+      const walk = await this.#walk(locations, point, next, Math.min(limit, stopAt - 1), maxBytes - bytes, pieces.length === 0, room);
       for (const p of walk.pieces) {
         pieces.push(p);
         bytes += p.length;
@@ -84,7 +84,7 @@ export class JournalReader {
     upTo: number,
     maxBytes: number,
     first: boolean,
-    windows: Windows,
+    room: Window,
   ): Promise<{ pieces: Uint8Array[]; next: number; full: boolean }> {
     const { files, crc32c, salt } = this.#options;
     const { fileNumber, at: startAt } = locations.place(point);
@@ -96,7 +96,7 @@ export class JournalReader {
     while (next <= upTo) {
       const file = files.get(fileNumber);
       if (file === undefined) throw unavailable(`journal file ${fileNumber} is gone`);
-      const window = windows.take(windowBytes);
+      const window = room.take(windowBytes);
       const n = await file.file.read(window, at);
       // A file that was given a new number meanwhile holds other bytes.
       if (files.get(fileNumber) !== file) throw unavailable(`journal file ${fileNumber} is gone`);
@@ -128,7 +128,7 @@ export class JournalReader {
           if (entry?.kind !== "append" || entry.firstOffset > next)
             throw unavailable(`the entry at offset ${next} of segment ${locations.segmentNumber} is damaged`);
           const cut = cutBatches(entry.payload, next, upTo, maxBytes - taken, first && pieces.length === 0);
-          if (cut.run.length > 0) pieces.push(cut.run);
+          if (cut.run.length > 0) pieces.push(copyOf(cut.run));
           taken += cut.run.length;
           next = cut.next;
           if (cut.full) return { pieces, next, full: true };
@@ -206,42 +206,34 @@ function cutBatches(
   return { run: payload.subarray(begin, end), next, full };
 }
 
-/** Windows that are kept for the next read: what a few reads at a time need. */
-const FREE_WINDOWS_MAX = 16;
-
 /**
- * Memory that journal files are read into, used again: of a journal that many partitions share a read looks at many times what it gives out, and
- * making that much new memory cost more than reading it.
+ * Memory that one read looks at the journal through, given back for the next: of a journal that many partitions share a read looks at many times
+ * what it gives out, and making that much new memory cost more than reading it.
  */
-class Windows {
-  readonly #free: Buffer[];
-  readonly #used: Buffer[] = [];
-  constructor(free: Buffer[]) {
-    this.#free = free;
-  }
-  /** So many bytes, as the last user left them. */
+class Window {
+  #slab: Slab = slabPool.take(limits.readRunBytesMax);
+
+  /** So many bytes, as the last user left them; what was taken before is written over. */
   take(bytes: number): Buffer {
-    const at = this.#free.findIndex(({ length }) => length === bytes);
-    const window = at < 0 ? allocate(bytes) : (this.#free.splice(at, 1)[0] as Buffer);
-    this.#used.push(window);
-    return window;
+    if (bytes > this.#slab.buffer.length) {
+      this.#slab.retire();
+      this.#slab = slabPool.take(bytes);
+    }
+    return this.#slab.buffer.subarray(0, bytes);
   }
-  /** Nobody looks at what was read any more. */
   release(): void {
-    for (const window of this.#used.splice(0)) if (window.length <= limits.readRunBytesMax) this.#free.push(window);
-    // Those that lie longest are of sizes that are not asked for.
-    if (this.#free.length > FREE_WINDOWS_MAX) this.#free.splice(0, this.#free.length - FREE_WINDOWS_MAX);
+    this.#slab.retire();
   }
 }
-function allocate(bytes: number): Buffer {
-  noteBufferAllocated(bytes);
-  return Buffer.allocUnsafeSlow(bytes);
+function copyOf(bytes: Uint8Array): Uint8Array {
+  const copy = allocateBuffer(bytes.length);
+  copy.set(bytes);
+  return copy;
 }
 
-/** A copy: the windows are used again. */
 function joined(pieces: readonly Uint8Array[], bytes: number): Uint8Array {
-  if (bytes === 0) return EMPTY;
-  const out = allocate(bytes);
+  if (pieces.length <= 1) return pieces[0] ?? EMPTY;
+  const out = allocateBuffer(bytes);
   let at = 0;
   for (const p of pieces) {
     out.set(p, at);

@@ -1,6 +1,6 @@
 import { SluiceError } from "@sluice/core/model";
 import { FRAME_LENGTH_BYTES, REQUEST_PREFIX_BYTES } from "@sluice/kafka-wire";
-import { noteBufferAllocated } from "@sluice/runtime/buffer-gc";
+import { allocateBuffer } from "@sluice/runtime/buffer-gc";
 import { kafkaLimits } from "./limits.ts";
 
 const PRODUCE_KEY = 0;
@@ -64,7 +64,7 @@ export class KafkaFrameReader {
     const have = chunk.length - at;
     this.#needed = length;
     this.#announced = false;
-    this.#partial = allocate(Math.max(have, Math.min(length, kafkaLimits.unprovenFrameBytes), REQUEST_PREFIX_BYTES));
+    this.#partial = allocateBuffer(Math.max(have, Math.min(length, kafkaLimits.unprovenFrameBytes), REQUEST_PREFIX_BYTES));
     chunk.copy(this.#partial, 0, at);
     this.#filled = have;
     this.#announce();
@@ -99,21 +99,16 @@ export class KafkaFrameReader {
   }
   #reserve(bytes: number): void {
     if (bytes <= this.#partial.length) return;
-    const grown = allocate(Math.max(bytes, Math.min(this.#needed, this.#partial.length * GROWTH)));
+    const grown = allocateBuffer(Math.max(bytes, Math.min(this.#needed, this.#partial.length * GROWTH)));
     this.#partial.copy(grown, 0, 0, this.#filled);
     this.#partial = grown;
   }
   #emit(frame: Buffer): void {
     // Small ones out of the pool of Node.js, large ones in memory of their own: they may live for as long as the request.
-    const copy = frame.length < kafkaLimits.pooledBytesMax ? Buffer.allocUnsafe(frame.length) : allocate(frame.length);
+    const copy = frame.length < kafkaLimits.pooledBytesMax ? Buffer.allocUnsafe(frame.length) : allocateBuffer(frame.length);
     frame.copy(copy);
     this.#onFrame(copy);
   }
-}
-
-function allocate(bytes: number): Buffer {
-  noteBufferAllocated(bytes);
-  return Buffer.allocUnsafeSlow(bytes);
 }
 
 /** Length of the frame at `at` with its length field, as far as `have` bytes tell what it may be. */
