@@ -85,7 +85,7 @@ class Listener implements LinkServer {
         this.#handshakes--;
         this.totals.refused++;
         // Who only looks whether the port answers, as the controller does with a suspect, leaves without a word.
-        const level = reason.code === "LINK_DOWN" ? "debug" : "warn";
+        const level = connection.counters.bytesIn === 0 && reason.code === "LINK_DOWN" ? "debug" : "warn";
         this.#context.logger[level]("link refused", { peer: remote, code: reason.code, reason: reason.message });
       },
       onGone: () => {
