@@ -193,13 +193,17 @@ export class ProxyParts {
       settings: kafkaSettings,
     };
     const doors: KafkaDoor[] = [];
+    const topologies: Topology[] = [];
     for (const endpoint of ["kafka", "kafkaOutside"] as const) {
       const listener = kafkaListeners[endpoint];
       if (listener === undefined) continue;
       const topology = new Topology(view, identity, endpoint, logger);
+      topologies.push(topology);
       doors.push({ endpoint, listener, handlers: kafkaHandlers({ ...context, topology, redirects: new Redirects(clock, topology) }) });
     }
-    return doors.length === 0 ? undefined : new KafkaListener({ doors, clock, logger, metrics: registry, authorizer, gate: shared.path });
+    if (doors.length === 0) return undefined;
+    const hasOthers = (): boolean => topologies.some((topology) => topology.hasOthers());
+    return new KafkaListener({ doors, clock, logger, metrics: registry, authorizer, gate: shared.path, hasOthers });
   }
 
   /** What changed in the metadata, told to whoever waits for it. */

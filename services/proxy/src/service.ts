@@ -95,7 +95,7 @@ class ProxyProcess implements Proxy {
     const deadline = new AbortController();
     const timer = clock.setTimer(timers.shutdownMs, () => deadline.abort());
     const within = { signal: deadline.signal, remainingMs: () => Math.max(0, untilMs - clock.monotonicMs()) };
-    await Promise.all([this.#parts.rpc.drain(within), this.#parts.kafka?.drain(within, () => this.#hasOthers())]);
+    await Promise.all([this.#parts.rpc.drain(within), this.#parts.kafka?.drain(within)]);
     timer.cancel();
   }
 
@@ -108,13 +108,6 @@ class ProxyProcess implements Proxy {
     await this.#view.close();
   }
 
-  /** Proxies that stay, and that Kafka clients can reach. */
-  #hasOthers(): boolean {
-    const { instance } = this.#options.identity;
-    return this.#view
-      .membersOf("proxy")
-      .some((member) => member.instance !== instance && !member.draining && member.endpoints.kafka !== undefined);
-  }
   #build(cluster: ClusterRecord): ProxyParts {
     const { environment, identity, grpcListener, kafkaListener, kafkaOutsideListener, metrics, authorizer } = this.#options;
     return new ProxyParts({

@@ -36,6 +36,8 @@ export interface KafkaListenerOptions {
   readonly metrics: Metrics;
   readonly authorizer?: Authorizer | undefined;
   readonly gate: ConnectionOptions["gate"];
+  /** Whether there are proxies that stay, to which clients can be sent. */
+  readonly hasOthers: () => boolean;
   /** As for links: default auto. */
   readonly readPath?: ReadPath | undefined;
 }
@@ -116,12 +118,12 @@ export class KafkaListener {
     });
   }
   /**
-   * Sends clients elsewhere, while there are `others`. Then: no new connection, long polls end, what is under way is answered; returns when all connections
+   * Sends clients elsewhere, while there are others. Then: no new connection, long polls end, what is under way is answered; returns when all connections
    * are gone, or at the deadline.
    */
-  async drain(deadline: DrainDeadline, others: () => boolean = () => false): Promise<void> {
-    const isOf = (): boolean => others() && this.#connections.size > 0;
-    if (isOf()) await this.#handOver(deadline.signal, isOf).catch(() => undefined);
+  async drain(deadline: DrainDeadline): Promise<void> {
+    // Ended early by the deadline alone.
+    if (this.#canHandOver()) await this.#handOver(deadline.signal).catch(() => undefined);
     this.#closing = true;
     for (const { server } of this.#doors) server.close();
     this.#draining.abort(new SluiceError("SHUTTING_DOWN", "the proxy is going away"));
@@ -133,7 +135,7 @@ export class KafkaListener {
     });
   }
   /** Everything is served on; connections stay open, and new ones are taken, so that clients can ask where to go. */
-  async #handOver(signal: AbortSignal, isOf: () => boolean): Promise<void> {
+  async #handOver(signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
     await clock.sleep(kafkaLimits.announceMs, signal);
     this.#draining.abort(new SluiceError("SHUTTING_DOWN", "the proxy is going away"));
@@ -143,8 +145,11 @@ export class KafkaListener {
       const nowMs = clock.monotonicMs();
       const quietMs = nowMs - kafkaLimits.redirectQuietMs;
       const isQuiet = quietMs >= startMs && this.#connections.values().every((connection) => connection.isQuietSince(quietMs));
-      if (isQuiet || !isOf() || nowMs - startMs >= kafkaLimits.redirectMs) return;
+      if (isQuiet || !this.#canHandOver() || nowMs - startMs >= kafkaLimits.redirectMs) return;
     }
+  }
+  #canHandOver(): boolean {
+    return this.#connections.size > 0 && this.#options.hasOthers();
   }
   async stop(): Promise<void> {
     if (this.#stopped) return;

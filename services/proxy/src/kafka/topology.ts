@@ -56,6 +56,10 @@ export class Topology {
   staying(): readonly KafkaNode[] {
     return this.#members().map((member) => nodeOf(member, this.#endpoint));
   }
+  /** Proxies that stay beside this one. */
+  hasOthers(): boolean {
+    return this.#reachable().some(({ instance, draining }) => instance !== this.#identity.instance && !draining);
+  }
   /** Clients that know brokers by their addresses, as older librdkafka does, take two at one address for a change without end. */
   #reportShared(nodes: readonly KafkaNode[]): void {
     if (new Set(nodes.map(addressOf)).size === nodes.length) return;

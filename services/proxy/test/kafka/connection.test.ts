@@ -53,7 +53,7 @@ describe("a connection at its limits", () => {
     ];
     const at = createListener("kafka", { bind: "127.0.0.1:0" });
     const doors = [{ endpoint: "kafka" as const, listener: at, handlers }];
-    listener = new KafkaListener({ doors, clock, logger: silentLogger, metrics, gate, readPath });
+    listener = new KafkaListener({ doors, clock, logger: silentLogger, metrics, gate, readPath, hasOthers: () => false });
     await listener.start();
     client = await KafkaClient.connect(String(listener.advertised.kafka));
   };

@@ -73,6 +73,7 @@ describe("a connection of a Kafka client", () => {
       logger: silentLogger,
       metrics,
       gate,
+      hasOthers: () => false,
     });
     await listener.start();
     client = await KafkaClient.connect(String(listener.advertised.kafka));

@@ -1,6 +1,6 @@
 import { topicCodec } from "@sluice/catalog";
 import { describe, expect, jest, test } from "@jest/globals";
-import { epoch } from "@sluice/core/model";
+import { epoch, type TopicRecord } from "@sluice/core/model";
 import { apis } from "@sluice/kafka-wire";
 import { FakeCluster } from "../support/fake-cluster.ts";
 import type { KafkaClient } from "../support/kafka-client.ts";
@@ -118,62 +118,56 @@ describe("DeleteRecords", () => {
     return [part?.errorCode, part?.lowWatermark];
   };
 
-  test("a time-out of 0 is none", async () => {
+  /** A topic of five records in one partition. */
+  const withFive = async (
+    work: (scene: { cluster: FakeCluster; client: KafkaClient; topic: TopicRecord }) => Promise<void>,
+    name = "t",
+  ): Promise<void> => {
     await using cluster = new FakeCluster();
     await cluster.start();
     await using p = await startProxy(cluster);
-    const topic = await cluster.topic("t", 1);
+    const topic = await cluster.topic(name, 1);
     cluster.append(topic, 0, batchOf(["a", "b", "c", "d", "e"]));
     await using client = await p.kafka();
-    expect(await removeAt4(client, "t", 0)).toEqual([0, 4]);
-  });
+    await work({ cluster, client, topic });
+  };
 
-  test("another attempt comes after a pause", async () => {
-    await using cluster = new FakeCluster();
-    await cluster.start();
-    await using p = await startProxy(cluster);
-    const topic = await cluster.topic("t", 1);
-    cluster.append(topic, 0, batchOf(["a", "b", "c", "d", "e"]));
-    await using client = await p.kafka();
-    const txn = jest.spyOn(cluster.store, "txn").mockResolvedValue({ succeeded: false, revision: 1, results: [] });
-    try {
-      expect(await removeAt4(client, "t", 300)).toEqual([7, -1]);
-      expect(txn.mock.calls.length).toBeGreaterThan(1);
-      expect(txn.mock.calls.length).toBeLessThan(10);
-    } finally {
-      txn.mockRestore();
-    }
-  });
+  test("a time-out of 0 is none", () =>
+    withFive(async ({ client }) => {
+      expect(await removeAt4(client, "t", 0)).toEqual([0, 4]);
+    }));
 
-  test("a topic that is deleted meanwhile gets no log start", async () => {
-    await using cluster = new FakeCluster();
-    await cluster.start();
-    await using p = await startProxy(cluster);
-    const topic = await cluster.topic("t", 1);
-    cluster.append(topic, 0, batchOf(["a", "b", "c", "d", "e"]));
-    await using client = await p.kafka();
-    const { store, keys } = cluster;
-    const txn = store.txn.bind(store);
-    const spy = jest.spyOn(store, "txn").mockImplementationOnce(async (asked) => {
-      const value = topicCodec.encode({ ...topic, phase: "DELETING" });
-      await txn({ compare: [], then: [{ kind: "put", key: keys.topic("default", "t"), value }] });
-      return txn(asked);
-    });
-    try {
-      expect(await removeAt4(client, "t", 2_000)).toEqual([3, -1]);
-      expect((await store.get(keys.start({ topicId: topic.topicId, partition: 0 }))).entry).toBeUndefined();
-    } finally {
-      spy.mockRestore();
-    }
-  });
+  test("another attempt comes after a pause", () =>
+    withFive(async ({ cluster, client }) => {
+      const txn = jest.spyOn(cluster.store, "txn").mockResolvedValue({ succeeded: false, revision: 1, results: [] });
+      try {
+        expect(await removeAt4(client, "t", 300)).toEqual([7, -1]);
+        expect(txn.mock.calls.length).toBeGreaterThan(1);
+        expect(txn.mock.calls.length).toBeLessThan(10);
+      } finally {
+        txn.mockRestore();
+      }
+    }));
 
-  test("the cluster's own topics are refused", async () => {
-    await using cluster = new FakeCluster();
-    await cluster.start();
-    await using p = await startProxy(cluster);
-    const topic = await cluster.topic("__sluice_groups", 1);
-    cluster.append(topic, 0, batchOf(["a", "b", "c", "d", "e"]));
-    await using client = await p.kafka();
-    expect(await removeAt4(client, topic.name, 2_000)).toEqual([29, -1]);
-  });
+  test("a topic that is deleted meanwhile gets no log start", () =>
+    withFive(async ({ cluster, client, topic }) => {
+      const { store, keys } = cluster;
+      const txn = store.txn.bind(store);
+      const spy = jest.spyOn(store, "txn").mockImplementationOnce(async (asked) => {
+        const value = topicCodec.encode({ ...topic, phase: "DELETING" });
+        await txn({ compare: [], then: [{ kind: "put", key: keys.topic("default", "t"), value }] });
+        return txn(asked);
+      });
+      try {
+        expect(await removeAt4(client, "t", 2_000)).toEqual([3, -1]);
+        expect((await store.get(keys.start({ topicId: topic.topicId, partition: 0 }))).entry).toBeUndefined();
+      } finally {
+        spy.mockRestore();
+      }
+    }));
+
+  test("the cluster's own topics are refused", () =>
+    withFive(async ({ client, topic }) => {
+      expect(await removeAt4(client, topic.name, 2_000)).toEqual([29, -1]);
+    }, "__sluice_groups"));
 });

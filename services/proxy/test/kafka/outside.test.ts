@@ -15,17 +15,23 @@ describe("clients inside and outside of the cluster's network", () => {
     await using inside = await first.kafka();
     await using outside = await first.kafkaOutside();
     await eventually(async () => (await inside.call(apis.Metadata, 12, {})).brokers.length === 2, "both proxies");
+    await using other = await second.kafka();
+    const named: number[] = [];
     for (const [client, endpoint] of [
       [inside, "kafka"],
       [outside, "kafkaOutside"],
+      [other, "kafka"],
     ] as const) {
       const addresses = [first, second].map((p) => p.proxy.endpoints()[endpoint]);
       expect((await client.call(apis.Metadata, 12, {})).brokers.map(at)).toEqual(addresses);
       expect((await client.call(apis.DescribeCluster, 1, {})).brokers.map(at)).toEqual(addresses);
       const { coordinators } = await client.call(apis.FindCoordinator, 4, { keyType: 0, coordinatorKeys: ["g"] });
-      expect(addresses).toContain(coordinators.map(at)[0]);
       expect(coordinators).toHaveLength(1);
+      named.push(...coordinators.map((one) => addresses.indexOf(at(one))));
     }
+    // The same proxy whoever is asked, by the address that the asker can reach.
+    expect(named).toEqual(named.map(() => named[0]));
+    expect([0, 1]).toContain(named[0]);
     expect(first.proxy.endpoints()["kafkaOutside"]).toMatch(/^one\.example\.com:[1-9]\d*$/);
   });
 
