@@ -10,9 +10,9 @@ import {
 import { placePartitions, type PlacementCause, type PlacementMove, type PlacementPartition } from "@sluice/core/placement";
 import type { Compare } from "@sluice/metadata";
 import { type Duty, viewAt } from "./duty.ts";
-import { PlannedMoves } from "./planned-moves.ts";
 import { ASSIGNMENTS_PER_TXN_MAX, HAND_OVERS_UNTIL_STUCK } from "./limits.ts";
 import type { Members } from "./members.ts";
+import { PlannedMoves } from "./planned-moves.ts";
 
 type Cause = PlacementCause | "FORCE" | "STUCK";
 interface Write {
@@ -102,6 +102,7 @@ export class Assignments {
     metrics.partitionsUnassigned.set(observed.unassigned);
     metrics.partitionsOffline.set(observed.offline);
     metrics.movesInFlight.set(observed.moving);
+    metrics.movesWindow.set(this.#planned.window);
     const moves = this.plan(observed);
     const writes = this.#writes(moves);
     let written = 0;

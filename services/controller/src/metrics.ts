@@ -13,6 +13,7 @@ export interface ControllerMetrics {
   readonly partitionsUnassigned: Gauge;
   readonly partitionsOffline: Gauge;
   readonly movesInFlight: Gauge;
+  readonly movesWindow: Gauge;
   /** By cause: FIRST, LOST, FORCE, STUCK, DRAIN, BALANCE. */
   readonly assignments: Labelled<Counter>;
   /** By outcome: refused, open, timeout. */
@@ -40,6 +41,10 @@ export function createControllerMetrics(m: Metrics): ControllerMetrics {
     partitionsUnassigned: m.gauge("sluice_controller_partitions_unassigned_count", "Partitions without a broker."),
     partitionsOffline: m.gauge("sluice_controller_partitions_offline_count", "Partitions that no live broker serves."),
     movesInFlight: m.gauge("sluice_controller_moves_in_flight_count", "Planned moves under way."),
+    movesWindow: m.gauge(
+      "sluice_controller_moves_window_count",
+      "Planned moves that may be under way at a time; grows while they are quick.",
+    ),
     assignments: m.counter("sluice_controller_assignments_total", "Assignments written.", { labels: ["cause"] }),
     probes: m.counter("sluice_controller_probes_total", "Connects tried to tell whether a member lives.", { labels: ["result"] }),
     heartbeats: m.counter("sluice_controller_heartbeats_total", "Heartbeats received.", { labels: ["service"] }),

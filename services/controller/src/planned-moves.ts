@@ -37,12 +37,16 @@ export class PlannedMoves {
   look(nowMs: number): void {
     for (const [key, { id, to, beganMs }] of this.#moves) {
       const p = this.#view.partition(id);
+      // Removed, or sent elsewhere meanwhile: it tells nothing.
+      if (p?.assigned?.record.broker !== to) {
+        this.#moves.delete(key);
+        continue;
+      }
       const tookMs = nowMs - beganMs;
-      // The view may not show the assignment yet.
-      const isServed = p?.state?.record.phase === "OPEN" && p.state.record.owner === to;
-      if (!isServed && p !== undefined && tookMs <= this.#forgetMs) continue;
+      const isServed = p.state?.record.phase === "OPEN" && p.state.record.owner === to;
+      if (!isServed && tookMs <= this.#forgetMs) continue;
       this.#moves.delete(key);
-      if (p !== undefined) this.#window = nextMoveWindow(this.#window, tookMs, this.#max);
+      this.#window = nextMoveWindow(this.#window, tookMs, this.#max);
     }
   }
 }
