@@ -52,20 +52,16 @@ const SECTOR = 512;
 /** Decides which sectors of what was not synced survive. */
 export type Survives = (sector: number) => boolean;
 
+type Stored = Map<string, { durable: Uint8Array; now: Uint8Array }>;
+
 /**
  * A disk in memory that a power cut can hit: what was synced stays, of the rest any sectors may stay and any may be lost. Whole files
  * (`replaceWhole`) are atomic and durable, as the real one makes them.
  */
-export class MemoryDisk implements Disk {
-  readonly #files = new Map<string, { durable: Uint8Array; now: Uint8Array }>();
-  /** Files opened before the last power cut belong to a process that is gone: its calls never return. */
+export class MemoryDisk {
+  readonly #files: Stored = new Map();
   #boot = 0;
 
-  #file(path: string): { durable: Uint8Array; now: Uint8Array } {
-    let f = this.#files.get(path);
-    if (f === undefined) this.#files.set(path, (f = { durable: new Uint8Array(0), now: new Uint8Array(0) }));
-    return f;
-  }
   powerCut(survives: Survives): void {
     this.#boot++;
     for (const f of this.#files.values()) {
@@ -76,76 +72,90 @@ export class MemoryDisk implements Disk {
       f.durable = kept.slice();
     }
   }
-  open(path: string): Promise<DiskFile> {
-    const f = this.#file(path);
+  /** The disk as a process sees it that starts now. After the next power cut that process is gone: nothing it does reaches the disk, its calls never return. */
+  mounted(): Disk {
     const boot = this.#boot;
-    const gone = (): boolean => boot !== this.#boot;
-    const never = <T>(): Promise<T> => Promise.withResolvers<T>().promise;
-    const file: DiskFile = {
-      path,
-      sizeBytes: f.now.length,
-      write(parts, position) {
-        if (gone()) return never();
-        const end = position + parts.reduce((n, p) => n + p.length, 0);
-        if (end > f.now.length) {
-          const grown = new Uint8Array(end);
-          grown.set(f.now);
-          f.now = grown;
-        }
-        let at = position;
-        for (const p of parts) {
-          f.now.set(p, at);
-          at += p.length;
-        }
-        file.sizeBytes = f.now.length;
-        return Promise.resolve();
-      },
-      async writeDurably(parts, position) {
-        await file.write(parts, position);
-        await file.sync();
-      },
-      sync() {
-        if (gone()) return never();
-        f.durable = f.now.slice();
-        return Promise.resolve();
-      },
-      read(into, position) {
-        if (gone()) return never();
-        const part = f.now.subarray(position, position + into.length);
-        into.set(part);
-        return Promise.resolve(part.length);
-      },
-      truncate(bytes) {
-        f.now = f.now.slice(0, bytes);
-        file.sizeBytes = bytes;
-        return Promise.resolve();
-      },
-      close: () => Promise.resolve(),
-    };
-    return Promise.resolve(file);
+    return new MountedDisk(this.#files, () => boot !== this.#boot);
+  }
+}
+
+class MountedDisk implements Disk {
+  readonly #files: Stored;
+  readonly #gone: () => boolean;
+  constructor(files: Stored, gone: () => boolean) {
+    this.#files = files;
+    this.#gone = gone;
+  }
+  #do<T>(work: () => T): Promise<T> {
+    return this.#gone() ? Promise.withResolvers<T>().promise : Promise.resolve(work());
+  }
+  open(path: string): Promise<DiskFile> {
+    return this.#do(() => {
+      const f = this.#files.get(path) ?? { durable: new Uint8Array(0), now: new Uint8Array(0) };
+      this.#files.set(path, f);
+      const file: DiskFile = {
+        path,
+        sizeBytes: f.now.length,
+        write: (parts, position) =>
+          this.#do(() => {
+            const end = position + parts.reduce((n, p) => n + p.length, 0);
+            if (end > f.now.length) {
+              const grown = new Uint8Array(end);
+              grown.set(f.now);
+              f.now = grown;
+            }
+            let at = position;
+            for (const p of parts) {
+              f.now.set(p, at);
+              at += p.length;
+            }
+            file.sizeBytes = f.now.length;
+          }),
+        async writeDurably(parts, position) {
+          await file.write(parts, position);
+          await file.sync();
+        },
+        sync: () => this.#do(() => void (f.durable = f.now.slice())),
+        read: (into, position) =>
+          this.#do(() => {
+            const part = f.now.subarray(position, position + into.length);
+            into.set(part);
+            return part.length;
+          }),
+        truncate: (bytes) =>
+          this.#do(() => {
+            f.now = f.now.slice(0, bytes);
+            file.sizeBytes = bytes;
+          }),
+        close: () => this.#do(() => undefined),
+      };
+      return file;
+    });
   }
   list(directory: string): Promise<string[]> {
-    const names = [...this.#files.keys()].filter((p) => p.startsWith(`${directory}/`)).map((p) => p.slice(directory.length + 1));
-    return Promise.resolve(names.filter((n) => !n.includes("/")).sort());
+    return this.#do(() => {
+      const names = [...this.#files.keys()].filter((p) => p.startsWith(`${directory}/`)).map((p) => p.slice(directory.length + 1));
+      return names.filter((n) => !n.includes("/")).sort();
+    });
   }
   makeDirectory(): Promise<void> {
-    return Promise.resolve();
+    return this.#do(() => undefined);
   }
   readWhole(path: string): Promise<Uint8Array | undefined> {
-    return Promise.resolve(this.#files.get(path)?.now.slice());
+    return this.#do(() => this.#files.get(path)?.now.slice());
   }
   replaceWhole(path: string, parts: readonly Uint8Array[]): Promise<void> {
-    const whole = new Uint8Array(parts.reduce((n, p) => n + p.length, 0));
-    let at = 0;
-    for (const p of parts) {
-      whole.set(p, at);
-      at += p.length;
-    }
-    this.#files.set(path, { durable: whole.slice(), now: whole });
-    return Promise.resolve();
+    return this.#do(() => {
+      const whole = new Uint8Array(parts.reduce((n, p) => n + p.length, 0));
+      let at = 0;
+      for (const p of parts) {
+        whole.set(p, at);
+        at += p.length;
+      }
+      this.#files.set(path, { durable: whole.slice(), now: whole });
+    });
   }
   remove(path: string): Promise<void> {
-    this.#files.delete(path);
-    return Promise.resolve();
+    return this.#do(() => void this.#files.delete(path));
   }
 }

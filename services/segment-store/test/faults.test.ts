@@ -137,7 +137,7 @@ describe("power cut", () => {
     fc.asyncProperty(fc.array(operation, { minLength: 5, maxLength: 40 }), async (operations) => {
       const disk = new MemoryDisk();
       const limits = { journalFileBytes: 128 * 1024, checkpointBytes: 200_000 };
-      let e = await TestEngine.open("/node", { disk, limits, mutants });
+      let e = await TestEngine.open("/node", { disk: disk.mounted(), limits, mutants });
       const acked = new Map<number, number>();
       const ended = new Set<number>();
       const next = [0, 0, 0, 0];
@@ -153,7 +153,7 @@ describe("power cut", () => {
         note();
         disk.powerCut((sector) => sectors[sector % sectors.length] === true);
         // The old process is gone; its late answers count for nothing.
-        e = await TestEngine.open("/node", { disk, limits, mutants });
+        e = await TestEngine.open("/node", { disk: disk.mounted(), limits, mutants });
         expect(e.engine.host.state.damaged).toBe(false);
         for (let p = 0; p < 4; p++) {
           const s = e.engine.host.state.byNumber.get(numbers[p] as number);
