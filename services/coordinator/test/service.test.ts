@@ -79,6 +79,16 @@ describe("commit and fetch", () => {
     expect(found.map((o) => [o.partition, Number(o.offset)])).toEqual([[1, 100]]);
   });
 
+  test("who asks for it may commit beyond the end of a partition, as Kafka's clients may", async () => {
+    await using cluster = await started();
+    const { client } = await alone(cluster);
+    const { results } = await client.commit({ group: "readers", offsets: [offset(0, 101), offset(1, -2)], beyondEnd: true }, call);
+    expect(results.map((r) => r.error)).toEqual([0, errorNumber("OFFSET_OUT_OF_RANGE")]);
+    expect(cluster.asked).toBe(0);
+    const { offsets: found } = await client.fetch({ group: "readers" }, call);
+    expect(found.map((o) => [o.partition, Number(o.offset)])).toEqual([[0, 101]]);
+  });
+
   test("a commit of -1 forgets what was committed, also when nothing was", async () => {
     await using cluster = await started();
     const { client } = await alone(cluster);

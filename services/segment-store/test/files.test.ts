@@ -8,7 +8,15 @@ import { MemoryDisk } from "./fault-disk.ts";
 const FILE_BYTES = 64 * 1024;
 const identity = { clusterId: "c", incarnation: "i" };
 const open = async (disk: MemoryDisk): Promise<JournalFiles> => {
-  const files = new JournalFiles({ disk: disk.mounted(), directory: "j", fileBytes: FILE_BYTES, crc32c, salt: 1, ...identity, spareFilesMax: 4 });
+  const files = new JournalFiles({
+    disk: disk.mounted(),
+    directory: "j",
+    fileBytes: FILE_BYTES,
+    crc32c,
+    salt: 1,
+    ...identity,
+    spareFilesMax: 4,
+  });
   await files.open();
   return files;
 };

@@ -37,10 +37,6 @@ defineSuite({
     [/^admin: .*[qQ]uotas/, "Quotas are not served:"],
     [/^messages-stream: .*(transaction|consume-transform-produce)/, "Transactions are not served:"],
     [
-      /^(admin: (list|alter|delete)ConsumerGroupOffsets|consumer: (commit|listCommittedOffsets)) should/,
-      "A committed offset beyond the end of its partition is refused:",
-    ],
-    [
       /^admin: createTopics (should create|with multiple|using assignments)/,
       "Replicas are not the client's to place, there are three of each:",
     ],

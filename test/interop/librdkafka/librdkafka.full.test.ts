@@ -20,7 +20,6 @@ defineSuite({
   target: { partitions: 4, kafka: { "group.initial.rebalance.delay.ms": "3000" } },
   known: [
     [/^0011/, "Compaction is not served, so that no record is refused for its lack of a key:"],
-    [/^(0099|0140|0081_admin: (Alter|List|Delete)ConsumerGroupOffsets)/, "A committed offset beyond the end of its partition is refused:"],
     [
       /^0081_admin: (do_test_|Incremental)AlterConfigs/,
       "What a broker is configured with is not a client's to change, and `compression.type` is always `producer`:",

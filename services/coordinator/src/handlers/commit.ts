@@ -9,7 +9,7 @@ import {
   type ErrorCode,
   type TopicRecord,
 } from "@sluice/core/model";
-import type { CommitRequest, CommittedOffset } from "@sluice/proto/v1/group";
+import type { CommitRequest } from "@sluice/proto/v1/group";
 import type { CallContext } from "@sluice/rpc";
 import type { Committer } from "../group-host.ts";
 import { deadlineOf, hostFor, type HandlerParts } from "./parts.ts";
@@ -30,7 +30,7 @@ export function commit(parts: HandlerParts) {
       );
     const now = clock.monotonicMs();
     const deadlineMs = deadlineOf(clock, context);
-    const checked = await check(parts, request.offsets, now + (deadlineMs - now) * CHECK_SHARE);
+    const checked = await check(parts, request, now + (deadlineMs - now) * CHECK_SHARE);
     const offsets = checked.filter((c) => typeof c === "object");
     const reply =
       offsets.length === 0
@@ -59,7 +59,7 @@ const result = (topic: string, partition: number, code: ErrorCode | undefined) =
 /** Each offset as the shard takes it, or why it may not be committed. */
 async function check(
   { topics, ends }: HandlerParts,
-  offsets: readonly CommittedOffset[],
+  { offsets, beyondEnd }: Pick<CommitRequest, "offsets" | "beyondEnd">,
   deadlineMs: number,
 ): Promise<(OffsetToCommit | ErrorCode)[]> {
   const known = new Map<string, Promise<TopicRecord | undefined>>();
@@ -79,7 +79,7 @@ async function check(
       const metadata = utf8.encode(o.metadata);
       if (metadata.length > limits.groupMetadataBytesMax) return "OFFSET_METADATA_TOO_LARGE";
       try {
-        if (offset !== FORGET_OFFSET && !(await ends.reaches({ topicId: topic.topicId, partition }, offset, deadlineMs)))
+        if (offset !== FORGET_OFFSET && !beyondEnd && !(await ends.reaches({ topicId: topic.topicId, partition }, offset, deadlineMs)))
           return "OFFSET_OUT_OF_RANGE";
       } catch (error) {
         // Nobody can say yet how far the partition goes; the caller tries again.

@@ -31,7 +31,7 @@ describe("offsets", () => {
             ],
           })),
         );
-        expect(cluster.coordinator.commits.pop()).toMatchObject({ group: "g", memberId: "m", memberEpoch: 4 });
+        expect(cluster.coordinator.commits.pop()).toMatchObject({ group: "g", memberId: "m", memberEpoch: 4, beyondEnd: true });
       });
       const wanted = [{ name: "t", partitionIndexes: [0, 7, 1] }];
       const known = { partitionIndex: 1, committedOffset: 11, metadata: "note", errorCode: 0 };

@@ -47,7 +47,8 @@ async function commit(context: KafkaContext, request: OffsetCommitRequest, call:
     );
   if (offsets.length === 0) return answered(request, () => KafkaError.topicAuthorizationFailed);
   const caller = callerOf(context, call, context.timers.produceHoldMs);
-  const committer = { memberId, instanceId: groupInstanceId ?? "", ...(epoch < 0 ? {} : { memberEpoch: epoch }) };
+  // Kafka never looks at the partition: tools and tests move groups to offsets that do not exist yet.
+  const committer = { beyondEnd: true, memberId, instanceId: groupInstanceId ?? "", ...(epoch < 0 ? {} : { memberEpoch: epoch }) };
   const { results } = await context.coordinators.call(groupId, caller, "change", (client, options) =>
     client.commit({ group: groupId, offsets, ...committer }, options),
   );
