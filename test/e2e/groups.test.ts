@@ -206,7 +206,22 @@ describe("a group of consumers", () => {
       const busy = await sluice([...reset, "--to", "earliest"], { endpoint });
       expect(busy).toMatchObject({ code: 1 });
       expect(busy.err).toContain("NON_EMPTY_GROUP");
+      // A group of no offsets: what it says to type works as it is, but for the topic.
+      const nothing = await sluice(["group", "reset", "nobody", "--to", "2", "--partition", "1"], { endpoint });
+      expect([nothing.code, nothing.err]).toEqual([2, expect.stringContaining("group reset nobody --to 2 --topic TOPIC --partition 1")]);
+      await ok(..."group reset nobody --to 2 --topic letters --partition 1".split(" "));
       await member.close();
+      // What a member reads is shown before anything of it was committed, and with the topic what nobody reads yet.
+      const fresh = client.subscribe({ group: "fresh", topics: ["letters"], autoCommit: false });
+      await fresh.ready();
+      const { offsets } = JSON.parse(await ok("group", "describe", "fresh", "-o", "json")) as {
+        offsets: { committed: number | null; end: number; lag: number | null; memberId: string }[];
+      };
+      expect(offsets.map((o) => [o.committed, o.end, o.lag, o.memberId])).toEqual([
+        [null, 4, null, fresh.memberId],
+        [null, 3, null, fresh.memberId],
+      ]);
+      await fresh.close();
       await ok("group", "delete", "readers");
       expect((await sluice(["group", "describe", "readers"], { endpoint })).err).toContain("GROUP_NOT_FOUND");
     });

@@ -73,6 +73,10 @@ describe("groups of Kafka clients that are not ours", () => {
         const second = await kafkajsMember("js", "shared");
         await until("two each", WAIT_MS, () => first.partitions.length === 2 && second.partitions.length === 2);
         expect([...first.partitions, ...second.partitions].toSorted((a, b) => a - b)).toEqual([0, 1, 2, 3]);
+        // What the members say to each other is told where it has the form of Kafka's consumers.
+        const { members } = await sluice.groups.describe("js");
+        expect(members.map((m) => m.topics)).toEqual([["shared"], ["shared"]]);
+        expect(members.flatMap((m) => m.assigned.map((p) => p.partition)).toSorted((a, b) => a - b)).toEqual([0, 1, 2, 3]);
         await send("shared", numbers(40, "b"));
         await until("both read", WAIT_MS, () => first.values.length + second.values.length === 80);
         expect(second.values).toHaveLength(20);

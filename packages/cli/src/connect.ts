@@ -8,6 +8,10 @@ export interface ConnectionOptions {
   readonly endpoint?: string | undefined;
 }
 
+/** For a command to be typed next. */
+export const endpointFlag = ({ endpoint }: ConnectionOptions): readonly string[] =>
+  endpoint === undefined ? [] : ["--endpoint", endpoint];
+
 /** Connects, runs the work, closes. What is pending ends at once with CANCELLED, or as unknown, when `signal` is given and aborts. */
 export async function withConnection<T>(
   terminal: Terminal,

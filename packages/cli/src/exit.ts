@@ -1,4 +1,5 @@
 import { errorCatalogue, isSluiceError, type ErrorCode } from "@sluice/core/model";
+import { typed } from "./command-line.ts";
 
 /** What the shell sees. docs/cli.md holds the same table. */
 export const exitCodes = {
@@ -39,23 +40,37 @@ const EXIT_CODES: Partial<Record<ErrorCode, number>> = {
   FOLDER_IN_USE: exitCodes.folderInUse,
 };
 
+/** Details of an error, and how a command is typed that goes to the same endpoint. */
+type Hint = (details: Readonly<Record<string, string>>, type: typeof typed) => string;
 /** Where the command line knows the next thing to type, that is the hint. */
-const NEXT_COMMANDS: Partial<Record<ErrorCode, string>> = {
-  UNKNOWN_TOPIC: "List them: sluice topic list; or create it: sluice topic create NAME --partitions N",
-  FOLDER_IN_USE: "Use the one that runs; or stop it; or choose another folder: --data DIR (and other ports: --port-base N)",
-  OFFSET_OUT_OF_RANGE: "See what there is: sluice topic describe NAME; or start at one of the ends: --from earliest, --from latest",
-  NOT_LEADER: "No controller answers, and nothing was changed. See which run: sluice status; start one, and try again",
-  COORDINATOR_NOT_AVAILABLE: "No coordinator serves the group now. See which run: sluice status; start one, or wait, and try again",
-  NOT_ENOUGH_REPLICAS: "At least two storage nodes must run. See which do: sluice status; start them, and try again",
-  UNREACHABLE: "Start a server: sluice standalone; or name another: --endpoint HOST:PORT, or SLUICE_ENDPOINT",
+const NEXT_COMMANDS: Partial<Record<ErrorCode, Hint>> = {
+  UNKNOWN_TOPIC: (_, type) => `List them: ${type("topic", "list")}; or create it: ${type("topic", "create", "NAME", "--partitions", "N")}`,
+  FOLDER_IN_USE: () => "Use the one that runs; or stop it; or choose another folder: --data DIR (and other ports: --port-base N)",
+  OFFSET_OUT_OF_RANGE: (_, type) =>
+    `See what there is: ${type("topic", "describe", "NAME")}; or start at one of the ends: --from earliest, --from latest`,
+  UNREADABLE_BATCH: ({ topic, partition, nextOffset, group }, type) => {
+    if (topic === undefined || partition === undefined || nextOffset === undefined) return errorCatalogue.UNREADABLE_BATCH.hint;
+    const way =
+      group === undefined
+        ? type("consume", topic, "--partition", partition, "--from", nextOffset)
+        : type("group", "reset", group, "--topic", topic, "--partition", partition, "--to", nextOffset);
+    return `Sluice stores batches as they come, and this one cannot be decoded here. Go on after it: ${way}`;
+  },
+  NOT_LEADER: (_, type) => `No controller answers, and nothing was changed. See which run: ${type("status")}; start one, and try again`,
+  COORDINATOR_NOT_AVAILABLE: (_, type) =>
+    `No coordinator serves the group now. See which run: ${type("status")}; start one, or wait, and try again`,
+  NOT_ENOUGH_REPLICAS: (_, type) => `At least two storage nodes must run. See which do: ${type("status")}; start them, and try again`,
+  UNREACHABLE: () => `Start a server: ${typed("standalone")}; or name another: --endpoint HOST:PORT, or SLUICE_ENDPOINT`,
 };
 
-/** One line (two with a hint) for a person, and the exit code, of anything thrown. */
-export function explain(error: unknown): { readonly text: string; readonly exitCode: number } {
+/** One line (two with a hint) for a person, and the exit code, of anything thrown. `endpoint`: the one that was named on the command line. */
+export function explain(error: unknown, endpoint?: string): { readonly text: string; readonly exitCode: number } {
   const message = messageOf(error);
   if (isSluiceError(error)) {
     const exitCode = EXIT_CODES[error.code] ?? exitCodes.failure;
-    return { text: `sluice: ${error.code}: ${message}\n  ${NEXT_COMMANDS[error.code] ?? errorCatalogue[error.code].hint}`, exitCode };
+    const type: typeof typed = (...words) => typed(...words, ...(endpoint === undefined ? [] : ["--endpoint", endpoint]));
+    const hint = NEXT_COMMANDS[error.code]?.(error.details, type) ?? errorCatalogue[error.code].hint;
+    return { text: `sluice: ${error.code}: ${message}\n  ${hint}`, exitCode };
   }
   const exitCode = (error as { exitCode?: unknown } | undefined)?.exitCode;
   return { text: `sluice: ${message}`, exitCode: typeof exitCode === "number" ? exitCode : exitCodes.failure };

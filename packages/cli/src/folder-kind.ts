@@ -1,5 +1,6 @@
 import { mkdir, readdir, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { typed } from "./command-line.ts";
 import { CommandFailure, exitCodes } from "./exit.ts";
 
 /** What a data folder holds. */
@@ -25,13 +26,13 @@ const LAYOUTS: Readonly<Record<FolderKind, Layout>> = {
       "standalone.json",
     ],
     what: "the data of a standalone",
-    command: (dir) => `sluice standalone --data ${dir}`,
+    command: (dir) => typed("standalone", "--data", dir),
   },
   cluster: {
     marker: "cluster.json",
     names: ["cluster.json", "cluster.json.next", "logs", "data", "secrets", "lock"],
     what: "a cluster of processes",
-    command: (dir) => `sluice cluster up --dir ${dir}`,
+    command: (dir) => typed("cluster", "up", "--dir", dir),
   },
 };
 /** Made by file systems and desktops, not by people. */

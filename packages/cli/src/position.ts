@@ -27,6 +27,9 @@ export const clientPosition = (from: FromPosition): Position => {
       return from.at;
   }
 };
+/** As it is typed. */
+export const positionText = (from: FromPosition): string =>
+  from.at === "offset" ? String(from.offset) : from.at === "time" ? `@${from.timestampMs}` : from.at;
 export function parseUntil(text: string): UntilPosition {
   if (text === "end") return { at: "end" };
   return parseOffsetOrTime(text) ?? wrong("--until", text, "end, an offset, or @TIME");

@@ -59,6 +59,11 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
   addTopic(program, terminal, run);
   addGroup(program, terminal, run);
   addData(program, terminal, run);
+  let named: string | undefined;
+  program.hook("preAction", (_, command) => {
+    const { endpoint: given } = command.opts<{ endpoint?: string }>();
+    named = given;
+  });
   try {
     await program.parseAsync([...argv], { from: "user" }).catch((error: unknown) => {
       if (!isCommanderError(error)) throw error;
@@ -67,7 +72,7 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
     await terminal.flush();
     return code;
   } catch (error) {
-    const { text, exitCode } = explain(error);
+    const { text, exitCode } = explain(error, named);
     if (exitCode !== exitCodes.ok) terminal.note(text);
     return exitCode;
   }

@@ -56,7 +56,8 @@ describe("usage", () => {
     [["consume", "t", "--until", "latest"], "--until is"],
     [["consume", "t", "-o", "table"], "Allowed choices are value, jsonl"],
     [["consume", "t", "--group", "g", "--until", "end"], "--until"],
-    [["consume", "t", "--group", "g", "--from", "7"], "sluice group reset"],
+    [["consume", "t", "--group", "g", "--from", "7"], "sluice group reset g --topic t --to 7\n"],
+    [["consume", "t", "--group", "g", "--from", "@5", "--endpoint", "h:1"], "sluice group reset g --topic t --to @5 --endpoint h:1\n"],
     [["group", "reset", "g"], "--to"],
     [["group", "reset", "g", "--to", "there"], "--to is"],
     [["group", "list", "--state", "Foo"], "It takes Empty"],
@@ -67,6 +68,10 @@ describe("usage", () => {
     [["cluster", "up", "--dir", "/nonexistent", "--object-store", "s3://b"], "SLUICE_OBJECT_STORE_ACCESS_KEY"],
     [["cluster", "kill", "--dir", "/nonexistent"], "missing required argument"],
     [["standalone", "--port-base", "70000"], "--port-base is"],
+    [["standalone", "--data", "/nonexistent", "--listen", "0.0.0.0"], "add --allow-unauthenticated"],
+    [["standalone", "--data", "/nonexistent", "--listen", "::"], "--listen :: is open to others without authentication"],
+    [["standalone", "--data", "/nonexistent", "--listen", "a b"], '--listen is "a b"'],
+    [["standalone", "--data", "/nonexistent", "--listen", "", "--allow-unauthenticated"], '--listen is ""'],
   ])("%j is refused with exit code 2", async (argv, reason) => {
     const { code, out, err } = await run(...argv);
     expect(err).toContain(reason);
@@ -87,8 +92,18 @@ test("errors: the code, the hint, the exit code", () => {
     exitCode: exitCodes.failure,
   });
   expect(explain(new SluiceError("UNKNOWN_TOPIC", "no x")).text).toContain("sluice topic create NAME --partitions N");
+  expect(explain(new SluiceError("UNKNOWN_TOPIC", "no x"), "h:1").text).toContain("sluice topic list --endpoint h:1;");
   expect(explain(new SluiceError("INVALID_CONFIG", "x")).exitCode).toBe(exitCodes.usage);
   expect(explain(new UsageError("x")).exitCode).toBe(exitCodes.usage);
   expect(explain(new CommandFailure("x", exitCodes.unacknowledged))).toEqual({ text: "sluice: x", exitCode: exitCodes.unacknowledged });
   expect(explain("text")).toEqual({ text: "sluice: text", exitCode: exitCodes.failure });
+});
+
+test("a batch that cannot be decoded: the command that goes on after it", () => {
+  const details = { topic: "t", partition: "3", offset: "5", nextOffset: "8" };
+  const hint = (more: Record<string, string> = {}, endpoint?: string) =>
+    explain(new SluiceError("UNREADABLE_BATCH", "x", { details: { ...details, ...more } }), endpoint).text;
+  expect(hint()).toMatch(/Go on after it: sluice consume t --partition 3 --from 8$/);
+  expect(hint({}, "h:1")).toMatch(/sluice consume t --partition 3 --from 8 --endpoint h:1$/);
+  expect(hint({ group: "my group" })).toMatch(/sluice group reset 'my group' --topic t --partition 3 --to 8$/);
 });

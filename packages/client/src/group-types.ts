@@ -93,7 +93,7 @@ export interface GroupMemberDescription {
   readonly clientId: string;
   readonly clientHost: string;
   readonly memberEpoch: number;
-  /** Of consumer groups; what classic members tell each other is theirs. */
+  /** Of consumer groups, and of classic ones whose members are Kafka consumers; what other classic members tell each other is theirs. */
   readonly topics: readonly string[];
   readonly topicPattern: string;
   readonly assigned: readonly TopicPartition[];

@@ -55,7 +55,11 @@ export class Positions {
     const { highWatermark } = await this.#options.offsets.confirm(partition, deadlineMs, signal);
     return { offset: highWatermark, timestampMs: -1, end: highWatermark };
   }
-  /** The first record whose time is not before `timestampMs`. Throws INVALID_ARGUMENT, and what owner or storage said. */
+  /**
+   * The first record whose time is not before `timestampMs`. A batch that cannot be decoded here (a Kafka client may be able to), and by its
+   * header has such a record, answers with the first offset that may be it: a reader misses nothing from there on, and one that cannot decode
+   * the batch either is told so there, with the way past it. Throws INVALID_ARGUMENT, and what owner or storage said.
+   */
   async atTime(partition: PartitionId, timestampMs: number, deadlineMs: number, signal?: AbortSignal): Promise<FoundPosition> {
     return this.#byTime(partition, timestampMs, await this.#options.offsets.confirm(partition, deadlineMs, signal), signal);
   }
@@ -82,10 +86,17 @@ export class Positions {
     while (cursor.next()) {
       const { header } = cursor;
       if (header.maxTimestamp < timestampMs || header.isControl) continue;
-      records.open(batches, cursor.position, header, this.#options.codecs);
-      while (records.next()) {
-        if (records.offset >= from && records.timestampMs >= timestampMs)
-          return { offset: records.offset, timestampMs: records.timestampMs };
+      let at = Math.max(from, header.baseOffset);
+      try {
+        records.open(batches, cursor.position, header, this.#options.codecs);
+        while (records.next()) {
+          if (records.offset < from) continue;
+          if (records.timestampMs >= timestampMs) return { offset: records.offset, timestampMs: records.timestampMs };
+          at = records.offset + 1;
+        }
+      } catch {
+        // Nothing of it can be told but the header: its latest time, which is one of a record.
+        return { offset: at, timestampMs: header.maxTimestamp };
       }
     }
     return undefined;

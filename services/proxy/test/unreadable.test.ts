@@ -1,23 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
-import { crc32c } from "@sluice/codec";
-import { BATCH_HEADER_BYTES, newBatchHeader, readBatchHeader, writeBatchHeader } from "@sluice/core/log";
 import { errorNumber } from "@sluice/core/model";
 import { DataFormat } from "@sluice/proto/v1/consume";
+import { damaged } from "./support/odd-batches.ts";
 import { FakeCluster, offsetsIn } from "./support/fake-cluster.ts";
 import { batchOf, startProxy, type RunningProxy } from "./support/proxy.ts";
 
 const timeoutMs = 5_000;
-
-/** A batch with a right CRC over records that are none, from record `goodRecords` on. */
-function damaged(values: readonly string[], goodRecords = 0): Uint8Array {
-  const batch = batchOf(values);
-  const header = newBatchHeader();
-  readBatchHeader(batch, 0, batch.length, header);
-  const recordBytes = (batch.length - BATCH_HEADER_BYTES) / values.length;
-  batch.fill(0xff, BATCH_HEADER_BYTES + goodRecords * recordBytes);
-  writeBatchHeader(batch, 0, header, crc32c);
-  return batch;
-}
 
 describe("a batch that nobody can decode, and formats", () => {
   const cluster = new FakeCluster();

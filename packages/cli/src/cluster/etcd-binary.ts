@@ -1,5 +1,6 @@
 import { access, constants } from "node:fs/promises";
 import { delimiter, isAbsolute, join, resolve } from "node:path";
+import { typed } from "../command-line.ts";
 import { CommandFailure, UsageError } from "../exit.ts";
 
 /** The etcd to run: the given one, or the first of the PATH. */
@@ -15,7 +16,7 @@ export async function findEtcd(given: string | undefined, path: string | undefin
   throw new CommandFailure(
     "etcd is not on this machine, and a cluster of processes keeps its metadata there.\n" +
       "  Debian and Ubuntu: apt-get install etcd-server; macOS: brew install etcd; or name one with --etcd PATH.\n" +
-      "  Without etcd, everything in one process: sluice standalone",
+      `  Without etcd, everything in one process: ${typed("standalone")}`,
   );
 }
 const executable = (path: string): Promise<boolean> =>

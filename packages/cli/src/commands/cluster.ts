@@ -1,5 +1,6 @@
 import { isAbsolute } from "node:path";
 import { clusterUp, openCluster, type ClusterHandle, type MemberStatus } from "../cluster/cluster.ts";
+import { typed } from "../command-line.ts";
 import { CommandFailure, exitCodes, UsageError } from "../exit.ts";
 import { type Column, formatTable, type OutputFormat, printRows } from "../output.ts";
 import type { Terminal } from "../terminal.ts";
@@ -47,7 +48,7 @@ export async function up(options: UpOptions, terminal: Terminal): Promise<number
   const endpoints = handle.spec.proxies.map((proxy) => proxy.grpc).join(",");
   await terminal.out(`${clusterFile(handle.dir)}\n`);
   terminal.note(
-    `The cluster serves. Try:\n  export SLUICE_ENDPOINT=${endpoints}\n  sluice status\n  sluice cluster down --dir ${options.dir}`,
+    `The cluster serves. Try:\n  export SLUICE_ENDPOINT=${endpoints}\n  ${typed("status")}\n  ${typed("cluster", "down", "--dir", options.dir)}`,
   );
   return exitCodes.ok;
 }

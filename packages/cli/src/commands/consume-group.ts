@@ -1,8 +1,11 @@
 import type { GroupConsumer, RecordBatch, Sluice } from "@sluice/client";
+import { isSluiceError, SluiceError } from "@sluice/core/model";
 import { systemClock } from "@sluice/runtime/clock";
-import { type ConnectionOptions, withConnection } from "../connect.ts";
+import { typed } from "../command-line.ts";
+import { type ConnectionOptions, endpointFlag, withConnection } from "../connect.ts";
 import { exitCodes, UsageError } from "../exit.ts";
-import type { FromPosition } from "../position.ts";
+import { type FromPosition, positionText } from "../position.ts";
+import { plural } from "../output.ts";
 import { formatRecordLine } from "../record-line.ts";
 import type { Terminal } from "../terminal.ts";
 
@@ -23,7 +26,9 @@ export async function consumeGroup(topic: string, options: ConsumeGroupOptions, 
   if (options.until !== undefined || options.partition !== undefined)
     throw new UsageError("--until and --partition do not go with --group: the group decides what is read");
   if (from.at !== "earliest" && from.at !== "latest")
-    throw new UsageError("--from takes earliest or latest with --group; see: sluice group reset");
+    throw new UsageError(
+      `--from takes earliest or latest with --group. To set where the group goes on: ${typed("group", "reset", group, "--topic", topic, "--to", positionText(from), ...endpointFlag(options))}`,
+    );
   return withConnection(terminal, options, async (sluice) => {
     const signal = terminal.interrupts();
     // A topic that is not there is a mistake here, and nothing to wait for.
@@ -39,12 +44,17 @@ export async function consumeGroup(topic: string, options: ConsumeGroupOptions, 
         records += batch.records.length;
         await write(batch, options.output, terminal);
       }
+    } catch (error) {
+      // The way past it is another one for a group.
+      if (isSluiceError(error) && error.code === "UNREADABLE_BATCH")
+        throw new SluiceError(error.code, error.message, { cause: error, details: { ...error.details, group } });
+      throw error;
     } finally {
       watch?.abort();
       signal.removeEventListener("abort", stop);
       await member.close();
     }
-    terminal.note(`${records} records`);
+    terminal.note(plural(records, "record"));
     return ends !== undefined && signal.aborted ? exitCodes.interrupted : exitCodes.ok;
   });
 }

@@ -1,9 +1,10 @@
 import type { CommittedOffset, GroupDescription, ListedGroup, PartitionOffset, Sluice, TopicPartition } from "@sluice/client";
 import { SluiceError } from "@sluice/core/model";
-import { type ConnectionOptions, withConnection } from "../connect.ts";
+import { typed } from "../command-line.ts";
+import { type ConnectionOptions, endpointFlag, withConnection } from "../connect.ts";
 import { exitCodes, UsageError } from "../exit.ts";
 import { type Column, formatTable, type OutputFormat, plural, printOne, printRows } from "../output.ts";
-import { clientPosition, type FromPosition } from "../position.ts";
+import { clientPosition, type FromPosition, positionText } from "../position.ts";
 import type { Terminal } from "../terminal.ts";
 
 export interface GroupOptions extends ConnectionOptions {
@@ -73,15 +74,26 @@ export async function describeGroup(group: string, options: GroupOptions, termin
     return exitCodes.ok;
   });
 }
+/** Each partition that the group has an offset in, that a member reads or shall read, or whose topic a member subscribes to. */
 async function offsetRows(sluice: Sluice, found: GroupDescription, committed: readonly CommittedOffset[]): Promise<OffsetRow[]> {
   const members = new Map(found.members.flatMap((m) => m.assigned.map((p) => [keyOf(p), m.memberId] as const)));
   const offsets = new Map(committed.map((o) => [keyOf(o), o]));
-  const all = new Map([...committed, ...found.members.flatMap((m) => m.assigned)].map((p) => [keyOf(p), p]));
+  // What is gone has no name any more.
+  const read = found.members.flatMap((m) => [...m.assigned, ...m.target]).filter((p) => p.topic !== "");
+  const all = new Map<string, TopicPartition>([...committed, ...read].map((p) => [keyOf(p), p]));
+  for (const topic of new Set(found.members.flatMap((m) => m.topics))) {
+    // It need not be there yet.
+    const partitions = await sluice.admin.describeTopic(topic).then(
+      (t) => t.partitions,
+      () => 0,
+    );
+    for (let partition = 0; partition < partitions; partition++) all.set(keyOf({ topic, partition }), { topic, partition });
+  }
   const ends = new Map<string, number>();
   for (const topic of new Set([...all.values()].map((p) => p.topic))) {
     // A partition without an owner cannot tell its end now; the rest of the answer is worth showing.
-    const found = await sluice.admin.listOffsets(topic, "latest", { timeoutMs: ENDS_TIMEOUT_MS }).catch((): PartitionOffset[] => []);
-    for (const { partition, offset } of found) ends.set(keyOf({ topic, partition }), offset);
+    const latest = await sluice.admin.listOffsets(topic, "latest", { timeoutMs: ENDS_TIMEOUT_MS }).catch((): PartitionOffset[] => []);
+    for (const { partition, offset } of latest) ends.set(keyOf({ topic, partition }), offset);
   }
   const rows = [...all].map(([key, { topic, partition }]): OffsetRow => {
     const offset = offsets.get(key)?.offset ?? null;
@@ -116,7 +128,8 @@ export async function resetGroup(group: string, options: ResetOptions, terminal:
   return withConnection(terminal, options, async (sluice) => {
     const committed = await sluice.groups.fetch(group);
     const topics = options.topic ?? [...new Set(committed.map((o) => o.topic))].sort();
-    if (topics.length === 0) throw new UsageError(`group ${group} has no offsets: name the topics with --topic`);
+    if (topics.length === 0)
+      throw new UsageError(`group ${group} has no offsets: name its topics\n  ${resetCommand(group, options, "TOPIC")}`);
     const rows: ResetRow[] = [];
     for (const topic of topics) rows.push(...(await targets(sluice, topic, options, committed)));
     if (options.dryRun !== true) {
@@ -135,6 +148,12 @@ export async function resetGroup(group: string, options: ResetOptions, terminal:
     terminal.note(options.dryRun === true ? "nothing was changed (--dry-run)" : `${plural(rows.length, "offset")} of group ${group} set`);
     return exitCodes.ok;
   });
+}
+/** The same again with a topic that the reader fills in. */
+function resetCommand(group: string, options: ResetOptions, topic: string): string {
+  const { to, partition, dryRun } = options;
+  const flags = [...(partition === undefined ? [] : ["--partition", partition]), ...(dryRun === true ? ["--dry-run"] : [])];
+  return typed("group", "reset", group, "--to", positionText(to), "--topic", topic, ...flags, ...endpointFlag(options));
 }
 /** The position in each partition, within what the log has. */
 async function targets(sluice: Sluice, topic: string, options: ResetOptions, committed: readonly CommittedOffset[]): Promise<ResetRow[]> {

@@ -1,6 +1,7 @@
 import { errorCodeOf, SluiceError } from "@sluice/core/model";
 import { GroupService } from "@sluice/proto/v1/group";
 import { defineAccess, implement, type ServiceRegistration } from "@sluice/rpc";
+import { withConsumerProtocol } from "../consumer-protocol.ts";
 import type { CoordinatorClient } from "../coordinator-client.ts";
 import { isAuthorized } from "./authorized.ts";
 
@@ -49,7 +50,9 @@ export function groupService(coordinators: CoordinatorClient): ServiceRegistrati
     },
     async describeGroup(request, call) {
       await call.authorize(request.group);
-      return coordinators.call(request.group, call, "question", (client, options) => client.describeGroup(request, options));
+      return withConsumerProtocol(
+        await coordinators.call(request.group, call, "question", (client, options) => client.describeGroup(request, options)),
+      );
     },
     async deleteGroup(request, call) {
       await call.authorize(request.group);

@@ -630,7 +630,7 @@ export type GroupMember = Message<"sluice.v1.GroupMember"> & {
   assignment: Uint8Array;
 
   /**
-   * consumer
+   * consumer; and classic where protocol_type is `consumer` and the members' messages have Kafka's form.
    *
    * @generated from field: repeated string subscribed_topics = 9;
    */
@@ -642,7 +642,7 @@ export type GroupMember = Message<"sluice.v1.GroupMember"> & {
   topicPattern: string;
 
   /**
-   * What it reads, and what it shall read.
+   * What it reads (classic: by name alone), and what it shall read (consumer).
    *
    * @generated from field: repeated sluice.v1.AssignedTopic assigned = 11;
    */
