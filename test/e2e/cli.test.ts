@@ -333,16 +333,50 @@ describe("processes", () => {
     expect(await onCluster("start", "proxy-1")).toMatchObject({ code: 0 });
     await ok(["topic", "list"]);
   }, 60_000);
+  test("without etcd nothing is started, and what to do is told at once; with it given too, it comes first", async () => {
+    expect(await onCluster("kill", "etcd-1", "coordinator-1")).toMatchObject({ code: 0 });
+    const startMs = performance.now();
+    const lacking = await onCluster("start", "coordinator-1");
+    expect(performance.now() - startMs).toBeLessThan(10_000);
+    expect([lacking.code, lacking.err]).toEqual([1, expect.stringMatching(/etcd-1 does not run.*\n.* cluster start --dir .* etcd-1/)]);
+    expect(await onCluster("start", "coordinator-1", "etcd-1")).toMatchObject({ code: 0 });
+  }, 60_000);
+  test("with etcd paused the way on is another one", async () => {
+    expect(await onCluster("kill", "coordinator-1")).toMatchObject({ code: 0 });
+    expect(await onCluster("pause", "etcd-1")).toMatchObject({ code: 0 });
+    const paused = await onCluster("start", "coordinator-1");
+    expect([paused.code, paused.err]).toEqual([1, expect.stringMatching(/etcd-1 is paused.*\n.* cluster resume --dir .* etcd-1/)]);
+    expect(await onCluster("resume", "etcd-1")).toMatchObject({ code: 0 });
+    expect(await onCluster("start", "coordinator-1")).toMatchObject({ code: 0 });
+  }, 60_000);
+  test("up with some members running starts the others and leaves those alone; with one that is paused it starts nothing", async () => {
+    const before = await cluster();
+    expect(await onCluster("kill", "store-1", "broker-1")).toMatchObject({ code: 0 });
+    expect(await onCluster("pause", "store-2")).toMatchObject({ code: 0 });
+    const paused = await onCluster("up");
+    expect([paused.code, paused.err]).toEqual([1, expect.stringContaining(`store-2 (pid ${before.stores[1]!.pid})`)]);
+    expect(paused.err).toMatch(/cluster resume --dir \S+ store-2; or end all: .* cluster down --dir/);
+    expect(await onCluster("resume", "store-2")).toMatchObject({ code: 0 });
+    const up = await onCluster("up");
+    expect(up).toMatchObject({ code: 0 });
+    expect(up.err).toContain(`store-2 runs already (pid ${before.stores[1]!.pid})`);
+    const after = await cluster();
+    expect(after.stores[0]!.pid).not.toBe(before.stores[0]!.pid);
+    for (const kind of ["proxies", "controllers", "coordinators", "etcd"] as const)
+      expect(after[kind].map((entry) => entry.pid)).toEqual(before[kind].map((entry) => entry.pid));
+    expect(after.stores.slice(1)).toEqual(before.stores.slice(1));
+  }, 120_000);
   test("down ends all of them; up brings the same cluster back with its records", async () => {
     const pids = Object.values(await cluster())
       .filter((part): part is Entry[] => Array.isArray(part))
       .flat()
       .map((entry) => entry.pid);
-    expect(await onCluster("up")).toMatchObject({ code: 1 });
     expect(await onCluster("down")).toMatchObject({ code: 0 });
     expect(pids.filter(alive)).toEqual([]);
-    const up = await sluice(["cluster", "up", "--dir", dir, "--proxies", "1", "--brokers", "1", "--stores", "3"]);
-    expect(up).toMatchObject({ code: 0 });
+    // What the folder holds need not be said again, and nothing else may be said.
+    const other = await onCluster("up", "--stores", "4");
+    expect([other.code, other.err]).toEqual([2, expect.stringContaining(`--stores is 4, and the cluster in ${dir} was made with 3`)]);
+    expect(await onCluster("up")).toMatchObject({ code: 0 });
     expect((await cluster()).proxies[0]!.grpc).toBe(endpoint);
     expect((await ok(["consume", "load", "--exit-on-end"])).trimEnd().split("\n")).toHaveLength(2_100);
   }, 120_000);

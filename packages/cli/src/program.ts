@@ -107,11 +107,12 @@ function addStandalone(program: Command, terminal: Terminal, run: Runner): void 
 function addCluster(program: Command, terminal: Terminal, run: Runner): void {
   const cluster = program.command("cluster").description("a cluster of processes on this machine, for tests and trials");
   const dir = () => new Option("--dir <dir>", "folder of the cluster: cluster.json, data, logs").makeOptionMandatory();
+  // No value of its own: what is left out is the folder's, and the default only of a new cluster.
   const count = (flag: string, doc: string, min: number, fallback: number, max = PROCESSES_MAX) =>
-    new Option(`${flag} <n>`, doc).argParser(number(flag, min, max)).default(fallback);
+    new Option(`${flag} <n>`, `${doc} (default: ${fallback})`).argParser(number(flag, min, max));
   cluster
     .command("up")
-    .description("start the processes, and return when they serve")
+    .description("start the processes, and return when they serve; a folder that holds a cluster needs no other flag")
     .addOption(dir())
     .addOption(count("--proxies", "number of proxies", 1, 2))
     .addOption(count("--brokers", "number of brokers", 1, 2))

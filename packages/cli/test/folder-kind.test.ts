@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "@jest/globals";
-import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { clusterUp } from "../src/cluster/cluster.ts";
 import { exitCodes, explain } from "../src/exit.ts";
 import { checkFolder, makeFolder, type FolderKind } from "../src/folder-kind.ts";
 
@@ -61,25 +60,5 @@ describe("a folder is taken when it is empty, or of the same kind", () => {
     expect(await makeFolder(join(dir, "a/b/c"), "--data")).toBe(join(dir, "a"));
     expect(await makeFolder(join(dir, "a/b/c"), "--data")).toBeUndefined();
     expect(await readdir(join(dir, "a/b"))).toEqual(["c"]);
-  });
-});
-
-describe("a cluster that is refused leaves nothing behind", () => {
-  test.each([
-    ["no etcd", { etcd: "/nope" }],
-    ["a key that nobody knows", { etcd: process.execPath, config: { nonsense: "1" } }],
-    ["a value that does not fit", { etcd: process.execPath, config: { "timers.scalePercent": "x" } }],
-  ])("%s", async (_, options) => {
-    const failed = await clusterUp({ dir: join(dir, "new/folder"), ...options }).then(String, (error: unknown) => explain(error).exitCode);
-    expect(failed).toBe(exitCodes.usage);
-    expect(await readdir(dir)).toEqual([]);
-    await expect(clusterUp({ dir, ...options })).rejects.toThrow();
-    expect(await readdir(dir)).toEqual([]);
-  });
-  test("a folder of a standalone is as it was", async () => {
-    await touch("metadata.sqlite");
-    await chmod(join(dir, "metadata.sqlite"), 0o600);
-    await expect(clusterUp({ dir, etcd: process.execPath })).rejects.toThrow("holds the data of a standalone");
-    expect(await readdir(dir)).toEqual(["metadata.sqlite"]);
   });
 });

@@ -1,6 +1,7 @@
+import { create } from "@bufbuild/protobuf";
 import { limits } from "@sluice/core/model";
 import { ConsumerProtocolAssignment, ConsumerProtocolSubscription, type MessageType } from "@sluice/kafka-wire";
-import type { DescribeGroupResponse } from "@sluice/proto/v1/group";
+import { AssignedTopicSchema, type DescribeGroupResponse } from "@sluice/proto/v1/group";
 
 /** Type of the classic groups of Kafka's consumers: their members' messages have a known form. Those of others (Connect) are theirs. */
 const CONSUMER = "consumer";
@@ -19,13 +20,11 @@ export function withConsumerProtocol(group: DescribeGroupResponse): DescribeGrou
   const members = group.members.map((m) => ({
     ...m,
     subscribedTopics: [...(decoded(ConsumerProtocolSubscription, m.metadata)?.topics ?? [])],
-    assigned: (decoded(ConsumerProtocolAssignment, m.assignment)?.assignedPartitions ?? []).map(({ topic, partitions }) => ({
-      topicId: "",
-      topic,
-      partitions: [...partitions],
-    })),
+    assigned: (decoded(ConsumerProtocolAssignment, m.assignment)?.assignedPartitions ?? []).map(({ topic, partitions }) =>
+      create(AssignedTopicSchema, { topic, partitions: [...partitions] }),
+    ),
   }));
-  return { ...group, members } as DescribeGroupResponse;
+  return { ...group, members };
 }
 
 /** A version of two bytes, then the message of that version. */

@@ -1,5 +1,5 @@
 import { expect, test } from "@jest/globals";
-import { create } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { ConsumerProtocolAssignment, ConsumerProtocolSubscription, Writer, type Input, type MessageType } from "@sluice/kafka-wire";
 import { DescribeGroupResponseSchema } from "@sluice/proto/v1/group";
 import { withConsumerProtocol } from "../src/consumer-protocol.ts";
@@ -15,8 +15,10 @@ const assignment = (version: number) =>
   versioned(version, ConsumerProtocolAssignment, { assignedPartitions: [{ topic: "t", partitions: [0, 2] }], userData: null });
 const group = (kind: string, protocolType: string, ...members: readonly { metadata: Uint8Array; assignment: Uint8Array }[]) =>
   create(DescribeGroupResponseSchema, { kind, protocolType, members: [...members] });
+const throughWire = (response: ReturnType<typeof group>) =>
+  fromBinary(DescribeGroupResponseSchema, toBinary(DescribeGroupResponseSchema, response));
 const told = (response: ReturnType<typeof group>) =>
-  withConsumerProtocol(response).members.map((m) => [m.subscribedTopics, m.assigned.map((a) => [a.topic, a.partitions])]);
+  throughWire(withConsumerProtocol(response)).members.map((m) => [m.subscribedTopics, m.assigned.map((a) => [a.topic, a.partitions])]);
 
 test("what the members of a classic group of consumers subscribe to and read is told, whatever the version", () => {
   for (const version of [0, 1, 2, 3, 9])

@@ -72,25 +72,40 @@ function get(url: string): Promise<{ status: number; body: string } | undefined>
   });
 }
 
-/** Waits until the process serves. Throws when it ends, when the time is over, or with the signal's reason. */
-export async function awaitReady(target: Probe, timeoutMs: number, signal?: AbortSignal): Promise<void> {
-  const untilMs = systemClock.monotonicMs() + timeoutMs;
+/** What happens while a process is waited for. */
+export interface Wait {
+  readonly signal?: AbortSignal | undefined;
+  /** Told what is waited for once it has taken `noteAfterMs`, and when that changes. */
+  readonly progress: (text: string) => void;
+  readonly noteAfterMs: number;
+  /** Why there is nothing to wait for, when it is so. */
+  readonly hopeless?: (() => Promise<string | undefined>) | undefined;
+}
+/** Waits until the process serves. Throws when it ends, when it cannot serve, when the time is over, or with the signal's reason. */
+export async function awaitReady(target: Probe, timeoutMs: number, { signal, progress, noteAfterMs, hopeless }: Wait): Promise<void> {
+  const { id, log } = target;
+  const startMs = systemClock.monotonicMs();
+  let told: string | undefined;
   for (;;) {
     signal?.throwIfAborted();
     const seen = await probe(target.kind, target.address);
     if (seen === "ready") return;
-    if ((await processState(target.ref)) === "gone")
-      throw new CommandFailure(`${target.id} ended while it started; the end of ${target.log}:\n${await tail(target.log)}`);
-    if (systemClock.monotonicMs() >= untilMs)
-      throw new CommandFailure(
-        `${target.id} does not serve after ${timeoutMs / 1_000} s (${seen}); the end of ${target.log}:\n${await tail(target.log)}`,
-      );
+    if ((await processState(target.ref)) === "gone") throw new CommandFailure(`${id} ended while it started; ${await endOf(log)}`);
+    const passedMs = systemClock.monotonicMs() - startMs;
+    const lacks = await hopeless?.();
+    if (lacks !== undefined) throw new CommandFailure(`${id} runs (pid ${target.ref.pid}) and cannot serve (${seen}): ${lacks}`);
+    if (passedMs >= timeoutMs) throw new CommandFailure(`${id} does not serve after ${timeoutMs / 1_000} s (${seen}); ${await endOf(log)}`);
+    if (passedMs >= noteAfterMs && seen !== told) {
+      progress(`${id} does not serve yet: ${seen} (waiting ${timeoutMs / 1_000} s at most)`);
+      told = seen;
+    }
     await systemClock.sleep(PROBE_EVERY_MS, signal);
   }
 }
-const TAIL_LINES = 5;
-const TAIL_CHARS_MAX = 2_000;
-async function tail(path: string): Promise<string> {
-  const text = await readFile(path, "utf8").catch(() => "");
-  return text.trimEnd().split("\n").slice(-TAIL_LINES).join("\n").slice(-TAIL_CHARS_MAX);
+const TAIL_LINES = 10;
+const TAIL_CHARS_MAX = 4_000;
+async function endOf(log: string): Promise<string> {
+  const text = (await readFile(log, "utf8").catch(() => "")).trimEnd();
+  if (text === "") return "it printed nothing";
+  return `the end of ${log}:\n${text.split("\n").slice(-TAIL_LINES).join("\n").slice(-TAIL_CHARS_MAX)}`;
 }

@@ -1,24 +1,13 @@
-import { isAbsolute } from "node:path";
-import { clusterUp, openCluster, type ClusterHandle, type MemberStatus } from "../cluster/cluster.ts";
+import { isAbsolute, resolve } from "node:path";
+import { clusterUp, openCluster, type ClusterUpOptions } from "../cluster/cluster.ts";
 import { typed } from "../command-line.ts";
 import { CommandFailure, exitCodes, UsageError } from "../exit.ts";
 import { type Column, formatTable, type OutputFormat, printRows } from "../output.ts";
 import type { Terminal } from "../terminal.ts";
-import { clusterFile } from "../cluster/folder.ts";
+import { clusterFile, readSpec } from "../cluster/folder.ts";
+import type { ClusterHandle, MemberStatus } from "../cluster/handle.ts";
 
-export interface UpOptions {
-  readonly dir: string;
-  readonly proxies: number;
-  readonly brokers: number;
-  readonly stores: number;
-  readonly controllers: number;
-  readonly coordinators: number;
-  readonly zones: number;
-  readonly objectStore?: string;
-  readonly portBase?: number;
-  readonly etcd?: string;
-  readonly config: Readonly<Record<string, string>>;
-}
+export type UpOptions = Omit<ClusterUpOptions, "credentials" | "signal" | "progress">;
 
 const ACCESS_KEY = "SLUICE_OBJECT_STORE_ACCESS_KEY";
 const SECRET_KEY = "SLUICE_OBJECT_STORE_SECRET_KEY";
@@ -28,7 +17,9 @@ export async function up(options: UpOptions, terminal: Terminal): Promise<number
   const accessKey = env[ACCESS_KEY];
   const secretKey = env[SECRET_KEY];
   const { objectStore } = options;
-  if (objectStore?.startsWith("s3:") === true && (accessKey === undefined || secretKey === undefined))
+  // A cluster that is there keeps its own.
+  const isNew = (await readSpec(resolve(options.dir)).catch(() => undefined)) === undefined;
+  if (isNew && objectStore?.startsWith("s3:") === true && (accessKey === undefined || secretKey === undefined))
     throw new UsageError(`--object-store ${objectStore}: its keys come from the environment, ${ACCESS_KEY} and ${SECRET_KEY}`);
   if (objectStore !== undefined && !isAbsolute(objectStore) && objectStore.startsWith("memory:"))
     throw new UsageError("--object-store memory: is of one process, and a cluster has many");
@@ -95,12 +86,17 @@ export async function each(
   const unknown = ids.find((id) => !Object.hasOwn(cluster.spec.processes, id));
   if (unknown !== undefined)
     throw new UsageError(`${options.dir} has no ${unknown}; it has ${Object.keys(cluster.spec.processes).join(", ")}`);
-  const outcomes = await Promise.allSettled(
-    [...new Set(ids)].map(async (id) => {
-      await cluster[verb](id);
-      terminal.note(`${id} ${DONE[verb]}`);
-    }),
-  );
+  const known = [...new Set(ids)];
+  const handle = (some: readonly string[]): Promise<PromiseSettledResult<void>[]> =>
+    Promise.allSettled(
+      some.map(async (id) => {
+        await cluster[verb](id, (text) => terminal.note(text));
+        terminal.note(`${id} ${DONE[verb]}`);
+      }),
+    );
+  // All others need etcd to start.
+  const etcd = verb === "start" ? known.filter((id) => cluster.spec.etcd.some((entry) => entry.id === id)) : [];
+  const outcomes = [...(await handle(etcd)), ...(await handle(known.filter((id) => !etcd.includes(id))))];
   const failed = outcomes.find((outcome) => outcome.status === "rejected");
   if (failed !== undefined) throw failed.reason;
   return exitCodes.ok;
