@@ -77,7 +77,7 @@ export const errorCatalogue = {
     false,
     "DATA_LOSS",
     2,
-    "A producer has stored a batch that nobody can decode; go on at the offset after it, which the error names (nextOffset).",
+    "A producer has stored a batch that cannot be decoded, or decompresses to more than is taken; go on at the offset after it, which the error names (nextOffset).",
   ),
   // Idempotence and conditional append
   OUT_OF_ORDER_SEQUENCE: e(
