@@ -86,7 +86,7 @@ function addStandalone(program: Command, terminal: Terminal, run: Runner): void 
   program
     .command("standalone")
     .description("run everything in one process, data in one folder")
-    .option("--data <dir>", "folder of all data; made when it is not there", DEFAULT_DATA_FOLDER)
+    .option("--data <dir>", "folder of all data; made when it is not there", parsed(notEmpty("--data")), DEFAULT_DATA_FOLDER)
     .option(
       "--port-base <n>",
       `gRPC at N, Kafka at N+1, metrics at N+3; N+2 is kept for HTTP (default: ${defaultPorts.grpc}, ${defaultPorts.kafka} and ${defaultPorts.metrics})`,
@@ -106,7 +106,8 @@ function addStandalone(program: Command, terminal: Terminal, run: Runner): void 
 
 function addCluster(program: Command, terminal: Terminal, run: Runner): void {
   const cluster = program.command("cluster").description("a cluster of processes on this machine, for tests and trials");
-  const dir = () => new Option("--dir <dir>", "folder of the cluster: cluster.json, data, logs").makeOptionMandatory();
+  const dir = () =>
+    new Option("--dir <dir>", "folder of the cluster: cluster.json, data, logs").argParser(parsed(notEmpty("--dir"))).makeOptionMandatory();
   // No value of its own: what is left out is the folder's, and the default only of a new cluster.
   const count = (flag: string, doc: string, min: number, fallback: number, max = PROCESSES_MAX) =>
     new Option(`${flag} <n>`, `${doc} (default: ${fallback})`).argParser(number(flag, min, max));
@@ -120,13 +121,17 @@ function addCluster(program: Command, terminal: Terminal, run: Runner): void {
     .addOption(count("--controllers", "number of controllers", 1, 1))
     .addOption(count("--coordinators", "number of coordinators", 0, 1))
     .addOption(count("--zones", "failure domains, a, b, c and so on, given in turn", 1, 3, ZONES_MAX))
-    .option("--object-store <dir|url>", "where the history goes: a folder or s3://bucket?endpoint=... (default: a folder within --dir)")
+    .option(
+      "--object-store <dir|url>",
+      "where the history goes: a folder or s3://bucket?endpoint=... (default: a folder within --dir)",
+      parsed(notEmpty("--object-store")),
+    )
     .option(
       "--port-base <n>",
       "first of a row of ports, the first proxy's gRPC first (default: free ports)",
       number("--port-base", 1, PORT_MAX - 200),
     )
-    .option("--etcd <path>", "the etcd program (default: the first of the PATH)")
+    .option("--etcd <path>", "the etcd program (default: the first of the PATH)", parsed(notEmpty("--etcd")))
     .addOption(configPairs("configuration key for the services that know it; may be repeated"))
     .action((options: { config: Pairs } & Record<string, unknown>) =>
       run(async () => {

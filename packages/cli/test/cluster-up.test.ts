@@ -34,6 +34,9 @@ describe("what is refused leaves nothing behind", () => {
     ["no program", { etcd: "/nope" }, "--etcd /nope: not a program"],
     ["a program that is no etcd", { etcd: process.execPath }, `is no etcd: asked for --version, it printed "${process.version}"`],
     ["a key that nobody knows", { config: { nonsense: "1" } }, "no service has this key"],
+    ["an object store of no kind", { objectStore: "ftp://x" }, "--object-store: object store ftp:: use a path"],
+    ["an object store without keys", { objectStore: "s3://bucket" }, "--object-store: s3://bucket: credentials are needed"],
+    ["an object store that is a file", { objectStore: process.execPath }, `--object-store ${process.execPath}: not a folder`],
     ["a value that does not fit", { config: { "timers.scalePercent": "x" } }, "timers.scalePercent"],
   ])("%s", async (_, options, reason) => {
     const etcd = await etcdThat("exit 1");

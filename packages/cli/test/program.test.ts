@@ -68,6 +68,10 @@ describe("usage", () => {
     [["cluster", "up", "--dir", "/nonexistent", "--object-store", "s3://b"], "SLUICE_OBJECT_STORE_ACCESS_KEY"],
     [["cluster", "kill", "--dir", "/nonexistent"], "missing required argument"],
     [["standalone", "--port-base", "70000"], "--port-base is"],
+    // What a script has left unset is not the current folder.
+    [["standalone", "--data", ""], "--data is empty"],
+    [["cluster", "down", "--dir", ""], "--dir is empty"],
+    [["cluster", "up", "--dir", "/nonexistent", "--object-store", ""], "--object-store is empty"],
     [["standalone", "--data", "/nonexistent", "--listen", "0.0.0.0"], "add --allow-unauthenticated"],
     [["standalone", "--data", "/nonexistent", "--listen", "::"], "--listen :: is open to others without authentication"],
     [["standalone", "--data", "/nonexistent", "--listen", "a b"], '--listen is "a b"'],

@@ -9,6 +9,7 @@ import { clusterFile, readSecret, readSpec, withLock, writeSecret, writeSpec } f
 import type { ClusterHandle } from "./handle.ts";
 import { layOut } from "./layout.ts";
 import { LocalCluster } from "./local-cluster.ts";
+import { checkObjectStore } from "./object-store.ts";
 import { contradiction, fillIn, type Contradiction, type GivenOptions } from "./options.ts";
 import { allocatePorts } from "./ports.ts";
 import { specOf, type ClusterOptions, type ClusterSpec } from "./spec.ts";
@@ -94,6 +95,7 @@ async function removeEmpty(dir: string, uppermost: string): Promise<void> {
 
 async function newSpec(dir: string, options: ClusterUpOptions): Promise<ClusterSpec> {
   const wanted: ClusterOptions = fillIn(dir, options);
+  await checkObjectStore(wanted.objectStore, options.credentials);
   const etcdBinary = await findEtcd(options.etcd, process.env["PATH"]);
   const { "cluster.secret": given, ...config } = wanted.config;
   const secret = given ?? (await readSecret(dir, "cluster.secret")) ?? Buffer.from(systemRandom.bytes(24)).toString("base64url");
