@@ -1,10 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test } from "@jest/globals";
+import { spawn } from "node:child_process";
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { systemClock } from "@sluice/runtime/clock";
 import { clusterUp, openCluster, type ClusterUpOptions } from "../src/cluster/cluster.ts";
 import { writeSecret, writeSpec } from "../src/cluster/folder.ts";
 import { fillIn } from "../src/cluster/options.ts";
+import { processStart } from "../src/cluster/pid.ts";
 import { specOf, type ProcessPlan } from "../src/cluster/spec.ts";
 import { exitCodes, explain } from "../src/exit.ts";
 
@@ -126,6 +131,34 @@ describe("a folder that holds a cluster", () => {
     await writeFile(moved, await readFile(etcd, "utf8"), { mode: 0o755 });
     await rm(etcd);
     expect((await refused({ etcd: moved })).text).toContain("started as it was");
+  });
+  test("what was started before one that cannot be is ended, what ran before is not", async () => {
+    await mkdir(join(dir, "logs"), { recursive: true });
+    const pidFile = join(parent, "pid");
+    const sleeper = plan("store", "/bin/sh", "-c", `echo $$ > ${pidFile}; exec sleep 60`);
+    const ran = spawn("sleep", ["60"], { stdio: "ignore" });
+    try {
+      const refs = new Map([["etcd-1", { pid: ran.pid!, start: (await processStart(ran.pid!)) ?? "" }]]);
+      const health = createServer((_, response) => void response.end('{"health":"true"}'));
+      await new Promise<void>((resolve) => health.listen(0, "127.0.0.1", resolve));
+      const client = `127.0.0.1:${(health.address() as AddressInfo).port}`;
+      const etcd = { ...plan("etcd", await etcdThat("exit 1")), addresses: { client } };
+      await writeSpec(dir, specOf(fillIn(dir, {}), [etcd, sleeper, plan("broker", join(parent, "nothing"))], refs));
+      const told: string[] = [];
+      expect((await refused({ progress: (text) => void told.push(text) })).text).toContain("nothing cannot be started");
+      expect(told).toEqual([`etcd-1 runs already (pid ${ran.pid})`, "etcd-1 serves", `etcd-1 runs on (pid ${ran.pid})`]);
+      expect(ran.exitCode ?? ran.signalCode).toBeNull();
+      // It may have been ended before it wrote its number; one that was left alive would write it soon.
+      let pid = 0;
+      for (let i = 0; i < 30 && pid === 0; i++) {
+        pid = Number(await readFile(pidFile, "utf8").catch(() => "0"));
+        if (pid === 0) await systemClock.sleep(10);
+      }
+      expect(await processStart(pid)).toBeUndefined();
+      await new Promise((resolve) => health.close(resolve));
+    } finally {
+      ran.kill("SIGKILL");
+    }
   });
   test("no member is started without etcd, and the way to it is told at once", async () => {
     await stopped();

@@ -73,7 +73,7 @@ function get(url: string): Promise<{ status: number; body: string } | undefined>
 }
 
 /** What happens while a process is waited for. */
-export interface Wait {
+interface Wait {
   readonly signal?: AbortSignal | undefined;
   /** Told what is waited for once it has taken `noteAfterMs`, and when that changes. */
   readonly progress: (text: string) => void;

@@ -2,7 +2,7 @@ import { typed } from "../command-line.ts";
 import { CommandFailure } from "../exit.ts";
 import { readSpec, withLock, writeSpec } from "./folder.ts";
 import type { ClusterHandle, MemberStatus } from "./handle.ts";
-import { awaitReady, launch, probe, type Probe, type Wait } from "./launch.ts";
+import { awaitReady, launch, probe, type Probe } from "./launch.ts";
 import { awaitState, processState, signalProcess, type ProcessRef } from "./pid.ts";
 import { clusterKinds, membersOf, withProcess, type ClusterSpec, type Member } from "./spec.ts";
 
@@ -29,8 +29,8 @@ export class LocalCluster implements ClusterHandle {
     return this.#spec;
   }
 
-  /** Processes that this handle has started and that nobody has ended through it. */
-  readonly #started = new Set<string>();
+  /** What this handle has started last under each id; also what was not written down any more because the next one failed. */
+  readonly #started = new Map<string, ProcessRef>();
   /** etcd has served since this handle was made: there may be data. */
   #hadEtcd = false;
   get hadEtcd(): boolean {
@@ -59,7 +59,9 @@ export class LocalCluster implements ClusterHandle {
       });
       const waits = group.map(async (member) => {
         const { id } = member.entry;
-        await this.#awaitReady(id, { progress, noteAfterMs: UP_NOTE_AFTER_MS, signal });
+        // Whatever ends here ends all that was started: there is no way on to be told.
+        const hopeless = member.kind === "etcd" ? undefined : async () => (await this.#lacksEtcd())?.what;
+        await awaitReady(this.#probe(id), READY_TIMEOUT_MS, { progress, noteAfterMs: UP_NOTE_AFTER_MS, signal, hopeless });
         progress(`${id} serves`);
       });
       await Promise.all(waits);
@@ -78,14 +80,10 @@ export class LocalCluster implements ClusterHandle {
   }
   /** Ends what this handle has started, and nothing else. */
   async endStarted(progress: (text: string) => void): Promise<void> {
-    const own = new Set(this.#started);
-    await this.#endAll(
-      (id) => own.has(id),
-      () => undefined,
-    );
+    await this.#endAll(this.#started, () => undefined);
     for (const { entry } of membersOf(this.#spec)) {
       const ref = this.#ref(entry.id);
-      if (!own.has(entry.id) && (await processState(ref)) !== "gone") progress(`${entry.id} runs on (pid ${ref.pid}); it ran before`);
+      if (!this.#started.has(entry.id) && (await processState(ref)) !== "gone") progress(`${entry.id} runs on (pid ${ref.pid})`);
     }
   }
   async start(id: string, progress: (text: string) => void = () => undefined): Promise<void> {
@@ -94,25 +92,28 @@ export class LocalCluster implements ClusterHandle {
       this.#spec = (await readSpec(this.dir)) ?? this.#spec;
       if ((await processState(this.#ref(id))) !== "gone") return;
       const lacks = kind === "etcd" ? undefined : await this.#lacksEtcd();
-      if (lacks !== undefined) throw new CommandFailure(`${id} was not started: ${lacks}`);
+      if (lacks !== undefined) throw new CommandFailure(`${id} was not started: ${lacks.what}\n  ${lacks.way}`);
       await this.#launch(id);
       await writeSpec(this.dir, this.#spec);
     });
-    await this.#awaitReady(id, { progress, noteAfterMs: START_NOTE_AFTER_MS });
+    const hopeless = async (): Promise<string | undefined> => {
+      const lacks = await this.#lacksEtcd();
+      return lacks && `${lacks.what}\n  ${lacks.way}`;
+    };
+    const wait = { progress, noteAfterMs: START_NOTE_AFTER_MS, ...(kind !== "etcd" && { hopeless }) };
+    await awaitReady(this.#probe(id), READY_TIMEOUT_MS, wait);
   }
   /** Why nothing can serve for lack of etcd, and what to do. */
-  async #lacksEtcd(): Promise<string | undefined> {
+  async #lacksEtcd(): Promise<{ readonly what: string; readonly way: string } | undefined> {
     const all = membersOf(this.#spec).filter((member) => member.kind === "etcd");
     const states = await Promise.all(all.map(({ entry }) => processState(this.#ref(entry.id))));
     if (all.length === 0 || states.includes("running")) return undefined;
     const { id } = all[0]!.entry;
-    const [state, verb] = states[0] === "paused" ? ["is paused", "resume"] : ["does not run", "start"];
-    return `${id} ${state}, and all others keep their metadata there\n  First: ${this.#typed(verb!, id)}`;
-  }
-  async #awaitReady(id: string, wait: Wait): Promise<void> {
-    const { kind } = this.#member(id);
-    const hopeless = kind === "etcd" ? undefined : () => this.#lacksEtcd();
-    await awaitReady(this.#probe(id), READY_TIMEOUT_MS, { ...wait, hopeless });
+    const isPaused = states[0] === "paused";
+    return {
+      what: `${id} ${isPaused ? "is paused" : "does not run"}, and all others keep their metadata there`,
+      way: `First: ${this.#typed(isPaused ? "resume" : "start", id)}`,
+    };
   }
   async kill(id: string): Promise<void> {
     const ref = await this.#fresh(id);
@@ -151,19 +152,20 @@ export class LocalCluster implements ClusterHandle {
     );
   }
   async down(progress: (text: string) => void = () => undefined): Promise<void> {
-    await this.#endAll(() => true, progress);
-  }
-  async #endAll(which: (id: string) => boolean, progress: (text: string) => void): Promise<void> {
     this.#spec = (await readSpec(this.dir)) ?? this.#spec;
-    const members = membersOf(this.#spec).filter((member) => which(member.entry.id));
+    await this.#endAll(new Map(Object.entries(this.#spec.processes)), progress);
+  }
+  async #endAll(refs: ReadonlyMap<string, ProcessRef>, progress: (text: string) => void): Promise<void> {
+    const members = membersOf(this.#spec);
     // Clients' side first, what the others stand on last. Coordinators before brokers: their last writes go through them.
     for (const kind of clusterKinds.toReversed()) {
       await Promise.all(
         members
           .filter((member) => member.kind === kind)
-          .map(async ({ entry }) => {
-            const how = await this.#end(entry.id, this.#ref(entry.id), DOWN_TIMEOUT_MS);
-            if (how !== "gone") progress(`${entry.id} ${how}`);
+          .map(async ({ entry: { id } }) => {
+            const ref = refs.get(id);
+            const how = ref === undefined ? "gone" : await this.#end(id, ref, DOWN_TIMEOUT_MS);
+            if (how !== "gone") progress(`${id} ${how}`);
           }),
       );
     }
@@ -186,8 +188,9 @@ export class LocalCluster implements ClusterHandle {
   }
   async #launch(id: string): Promise<void> {
     const record = this.#spec.processes[id]!;
-    this.#spec = withProcess(this.#spec, id, await launch(record.command, record.argv, record.log));
-    this.#started.add(id);
+    const ref = await launch(record.command, record.argv, record.log);
+    this.#started.set(id, ref);
+    this.#spec = withProcess(this.#spec, id, ref);
   }
   #typed(verb: string, ...ids: readonly string[]): string {
     return typed("cluster", verb, "--dir", this.dir, ...ids);
