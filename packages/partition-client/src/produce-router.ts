@@ -69,6 +69,7 @@ interface Lane {
   held: boolean;
   retryAtMs: number;
   retries: number;
+  /** Where the last refusal sent this lane. An advice, for as long as there is a link to that broker: the metadata is what counts. */
   hint: MemberId | undefined;
   /** Why the last attempt came to nothing. */
   cause: ErrorCode | undefined;
@@ -176,14 +177,13 @@ export class ProduceRouter {
   }
 
   #pump(lane: Lane): void {
-    const { clock, links } = this.#options;
+    const { clock } = this.#options;
     if (lane.held && lane.inFlight > 0) return;
     const now = clock.monotonicMs();
     if (lane.retryAtMs > now) return this.#arm();
     lane.held = false;
     while (lane.queue.length > 0 && !lane.held) {
-      const owner = lane.hint ?? links.ownerOf(lane.partition);
-      const link = owner === undefined ? undefined : links.get(owner);
+      const link = this.#route(lane);
       if (link === undefined || !link.writable || (lane.inFlight > 0 && (lane.target !== link || lane.proven !== link))) break;
       const call = lane.queue[0] as Pending;
       if (call.deadlineMs <= now) {
@@ -202,6 +202,15 @@ export class ProduceRouter {
     }
     if (lane.queue.length > 0) this.#arm();
     else if (lane.inFlight === 0 && lane.proven === undefined) this.#lanes.delete(partitionKey(lane.partition));
+  }
+
+  /** A hint may name a broker that has died since, or was dead when it was given: nobody would take it back, so it is never waited for. */
+  #route(lane: Lane): Link | undefined {
+    const { links } = this.#options;
+    const hinted = lane.hint === undefined ? undefined : links.get(lane.hint);
+    if (hinted !== undefined) return hinted;
+    const owner = links.ownerOf(lane.partition);
+    return owner === undefined ? undefined : links.get(owner);
   }
 
   #send(link: Link, lane: Lane, call: Pending, now: number): boolean {
@@ -277,7 +286,8 @@ export class ProduceRouter {
     // The first refusal of an attempt decides the wait; those that follow belong to the same attempt.
     if (!lane.held) {
       lane.held = true;
-      lane.hint = hint;
+      // Not two in a row: brokers that are both behind would send the lane to each other.
+      lane.hint = lane.hint === undefined ? hint : undefined;
       lane.retryAtMs = clock.monotonicMs() + Math.min(RETRY_LARGEST_MS, RETRY_FIRST_MS * 2 ** Math.min(lane.retries, 8));
       lane.retries += 1;
     }

@@ -3,7 +3,7 @@ import { decodeAnnotations } from "@sluice/core/log";
 import { errorCodeOf, timers, type ErrorCode } from "@sluice/core/model";
 import { ManualClock } from "@sluice/runtime/testing";
 import { ProduceRouter } from "../src/index.ts";
-import { a, b, bytesOf, FakeLink, FakeLinks, partition } from "./support/fakes.ts";
+import { a, b, bytesOf, c, FakeLink, FakeLinks, partition } from "./support/fakes.ts";
 
 type Outcome = number | ErrorCode;
 
@@ -96,14 +96,57 @@ describe("produce router", () => {
 
   test("the hint of a refusal is followed, and given up when the metadata changes", () => {
     const { clock, links, first, produce, prove, router } = setup();
+    const second = new FakeLink();
+    links.up.set(b, second);
+    second.writable = false;
     prove();
     produce("1");
     first.refuse("NOT_OWNER", b);
     clock.advance(300);
-    expect(first.waiting).toEqual([]);
+    expect([first.waiting, second.waiting]).toEqual([[], []]);
     links.owner = a;
     router.routeChanged(partition);
     expect(first.waiting).toEqual(["1"]);
+  });
+
+  test("a hint that names a broker without a link is not waited for: nothing would ever take it back", () => {
+    const { clock, first, produce, prove } = setup();
+    prove();
+    produce("1");
+    // The metadata has said for a while that `a` is the owner; this answer was late, or its broker behind.
+    first.refuse("NOT_OWNER", b);
+    clock.advance(30);
+    expect(first.waiting).toEqual(["1"]);
+  });
+
+  test("a hint is left when the link to the broker that it names dies", () => {
+    const { clock, links, first, produce, prove } = setup();
+    const second = new FakeLink();
+    links.up.set(b, second);
+    prove();
+    produce("1", { idempotent: true });
+    first.refuse("NOT_OWNER", b);
+    clock.advance(20);
+    expect(second.waiting).toEqual(["1"]);
+    links.up.delete(b);
+    second.die();
+    clock.advance(50);
+    expect(first.waiting).toEqual(["1"]);
+  });
+
+  test("two brokers that send a lane to each other do not keep it from the owner", () => {
+    const { clock, links, first, produce, prove } = setup();
+    const [second, third] = [new FakeLink(), new FakeLink()];
+    links.up.set(b, second);
+    prove();
+    produce("1");
+    first.refuse("NOT_OWNER", b);
+    links.up.set(c, third);
+    links.owner = c;
+    clock.advance(20);
+    second.refuse("NOT_OWNER", a);
+    clock.advance(50);
+    expect(third.waiting).toEqual(["1"]);
   });
 
   test("a link that dies: unknown for a plain batch, again for one with a sequence, and for what was not sent", () => {

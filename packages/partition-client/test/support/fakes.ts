@@ -18,6 +18,7 @@ import type { BrokerLinks } from "../../src/index.ts";
 export const partition: PartitionId = { topicId: topicId("0123abcd-0000-4000-8000-00000000beef"), partition: 0 };
 export const a = memberId("broker-a");
 export const b = memberId("broker-b");
+export const c = memberId("broker-c");
 
 interface Sent {
   readonly message: ProduceMessage;
