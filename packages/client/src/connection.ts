@@ -1,4 +1,3 @@
-import { connectivityState } from "@grpc/grpc-js";
 import { asSluiceError, isSluiceError, SluiceError } from "@sluice/core/model";
 import { AdminService } from "@sluice/proto/v1/admin";
 import { ConsumeService } from "@sluice/proto/v1/consume";
@@ -8,6 +7,7 @@ import { createRpcChannel, createRpcClient, type RpcChannel, type RpcClient } fr
 import type { Clock, Random } from "@sluice/runtime";
 import { Backoff } from "./backoff.ts";
 import { consumeCodecs, produceCodecs } from "./messages.ts";
+import { openFirst } from "./opening.ts";
 import { clientTimers } from "./timing.ts";
 import type { ClientEvent } from "./sluice-types.ts";
 import type { ClientTracing } from "./tracing.ts";
@@ -124,23 +124,25 @@ export class Connection {
 
   async #open(): Promise<ProxyLink> {
     let last: SluiceError | undefined;
-    for (const address of this.#order()) {
-      if (this.#closed !== undefined) throw this.#closed;
-      const channel = this.#channel(address);
-      const ready = await becomesReady(channel, clientTimers.endpointConnectMs);
-      const why = ready ? "" : await reasonOf(channel);
-      if (ready && this.#closed === undefined) {
-        this.#next = this.#options.endpoints.indexOf(address);
-        const link = openLink(address, channel);
-        this.#current = link;
-        this.#options.onEvent({ type: "connected", endpoint: address });
-        return link;
-      }
-      channel.close();
-      last = new SluiceError("UNREACHABLE", `${address}: ${why}`);
-      this.#restUntilMs.set(address, this.clock.monotonicMs() + clientTimers.endpointRestMs);
+    const opened = await openFirst({
+      addresses: this.#order(),
+      channelTo: (address) => this.#channel(address),
+      clock: this.clock,
+      onFailed: (address, why) => {
+        last = new SluiceError("UNREACHABLE", `${address}: ${why}`);
+        this.#restUntilMs.set(address, this.clock.monotonicMs() + clientTimers.endpointRestMs);
+      },
+    });
+    if (this.#closed !== undefined) {
+      opened?.channel.close();
+      throw this.#closed;
     }
-    throw this.#closed ?? last ?? new SluiceError("UNREACHABLE", "no endpoint");
+    if (opened === undefined) throw last ?? new SluiceError("UNREACHABLE", "no endpoint");
+    this.#next = this.#options.endpoints.indexOf(opened.address);
+    const link = openLink(opened.address, opened.channel);
+    this.#current = link;
+    this.#options.onEvent({ type: "connected", endpoint: opened.address });
+    return link;
   }
   #order(): string[] {
     const { endpoints } = this.#options;
@@ -187,36 +189,4 @@ function openLink(address: string, channel: RpcChannel): ProxyLink {
     admin: createRpcClient(AdminService, channel),
     groups: createRpcClient(GroupService, channel),
   };
-}
-
-/** Why a channel did not connect: only a call is told by grpc-js, and a refused channel ends one at once. */
-async function reasonOf(channel: RpcChannel): Promise<string> {
-  if (channel.raw.getConnectivityState(false) !== connectivityState.TRANSIENT_FAILURE) return "no connection in time";
-  try {
-    await createRpcClient(AdminService, channel).describeCluster({}, { timeoutMs: REASON_MS });
-    return "the connection came too late";
-  } catch (error) {
-    const { code, message } = asSluiceError(error);
-    if (code === "UNREACHABLE" && !message.startsWith("No connection")) return message;
-    // The details of grpc-js name the error of the socket, and end in notes for its developers.
-    const socketError = /Last error: Error: .*?\b(E[A-Z]{3,})\b/.exec(message)?.[1];
-    return socketError === undefined || socketError === "ECONNRESET"
-      ? "the peer accepts connections but does not speak gRPC"
-      : `does not accept connections (${socketError})`;
-  }
-}
-const REASON_MS = 250;
-
-/** True once connected; false as soon as the address refuses, or after the time. */
-async function becomesReady(channel: RpcChannel, timeoutMs: number): Promise<boolean> {
-  const endsAtMs = channel.clock.wallMs() + timeoutMs;
-  for (;;) {
-    const state = channel.raw.getConnectivityState(true);
-    if (state === connectivityState.READY) return true;
-    if (state === connectivityState.TRANSIENT_FAILURE || state === connectivityState.SHUTDOWN) return false;
-    const changed = await new Promise<boolean>((resolve) => {
-      channel.raw.watchConnectivityState(state, endsAtMs, (error) => resolve(error === undefined));
-    });
-    if (!changed) return false;
-  }
 }

@@ -6,6 +6,8 @@ const MiB = 1024 * KiB;
 /** Limits of the client, unit in the name. */
 export const clientLimits = {
   endpointsMax: 64,
+  /** Connections tried for the one that is needed, more with more endpoints: a single endpoint may be a balancer's. */
+  openingsMax: 3,
   bufferBytesDefault: 32 * MiB,
   batchBytesDefault: 64 * KiB,
   batchBytesMin: KiB,
@@ -39,11 +41,14 @@ export const clientTimers = {
   endpointRestMs: 1_000,
   /** One endpoint may take this long to accept a connection before the next is tried. */
   endpointConnectMs: 700,
+  /** After so long the next is tried beside it. */
+  endpointHedgeMs: 250,
   /** How often deadlines of records are looked at. */
   deadlineCheckMs: 250,
   /** Batches whose deadlines lie further apart are not written together. */
   runDeadlinesApartMs: 1_000,
-  keepaliveMs: 3_000,
+  /** A machine that has lost power ends no connection: the client finds that out after this and the time-out at the latest. */
+  keepaliveMs: 1_000,
   keepaliveTimeoutMs: 2_000,
   /** A topic made at another proxy a moment ago may be unknown here for as long. */
   newTopicMs: 1_000,
