@@ -25,7 +25,7 @@ export function bringTo(p: Partition, r: Recovery, now: number, out: Effect[]): 
   }
   const shorter = r.members.find((m) => m.verdict === "trusted" && m.last < r.end);
   if (shorter !== undefined) return startTask(p, r, shorter, shorter.agrees ? "append" : "verify", now, out);
-  startRebuild(p, r, now, out);
+  startRebuild(p, r, "any", now, out);
 }
 
 function startTask(p: Partition, r: Recovery, target: RecoveryMember, kind: CopyTask["kind"], now: number, out: Effect[]): void {
@@ -142,10 +142,11 @@ function verify(p: Partition, r: Recovery, task: CopyTask, run: Uint8Array, now:
   startTask(p, r, target, "append", now, out);
 }
 
-function startRebuild(p: Partition, r: Recovery, now: number, out: Effect[]): void {
-  const inSet = (node: string): boolean => r.members.some((m) => m.replica.node === node);
-  const free = p.nodes.filter((n) => !inSet(n.node) && !n.suspect && (p.avoidUntil.get(n.node) ?? 0) <= now);
-  const [node] = chooseReplicas(free, { count: 1, random: () => draw(p) });
+/** `any`: also a suspect when there is no better one, since it may be merely slow and the partition waits. */
+function startRebuild(p: Partition, r: Recovery, which: "good" | "any", now: number, out: Effect[]): void {
+  const free = p.nodes.filter((n) => !r.members.some((m) => m.replica.node === n.node));
+  const good = free.filter((n) => !n.suspect && (p.avoidUntil.get(n.node) ?? 0) <= now);
+  const [node] = chooseReplicas(good.length > 0 || which === "good" ? good : free, { count: 1, random: () => draw(p) });
   const source = r.members[r.reference];
   r.step = "rebuild";
   if (node === undefined || source?.answer === undefined) {
@@ -208,7 +209,7 @@ function onRebuildAnswer(
   }
   if (result.kind === "recoveryRead") return lost(r, source);
   avoid(p, task.replica.node, now);
-  startRebuild(p, r, now, out);
+  startRebuild(p, r, "good", now, out);
 }
 
 export function tickCopies(p: Partition, r: Recovery, now: number, out: Effect[]): void {

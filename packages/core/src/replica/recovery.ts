@@ -88,10 +88,18 @@ export function onRebuild(state: ReplicaState, r: RebuildRequest, nowMs: number,
   if (s !== undefined) {
     const same =
       s.status === "REBUILD" && s.end === r.end && s.base === r.base && s.rebuildEpoch === r.epoch && s.keyRevision === r.keyRevision;
-    if (same) return { op: "rebuild", ...SUCCESS, segmentNumber: s.number };
+    // The answer that said so was lost: the copy is complete, and what is sent again is found to be there.
+    const isDone = s.status === "FENCED" && r.epoch !== undefined && s.rebuildEpoch === r.epoch && s.base === r.base && s.last === r.end;
+    if (same || isDone) return { op: "rebuild", ...SUCCESS, segmentNumber: s.number };
     if (s.status === "REBUILD" && r.keyRevision !== undefined && s.keyRevision !== undefined && r.keyRevision < s.keyRevision)
       return refused("STALE_EPOCH", "a newer revision of the segment's key ordered this copy");
+    // Copies go to nodes outside of the set alone. What such a node has was left by a creation whose answer came too late, or by a recoverer
+    // who died before he published it: it never counted, it is a prefix, and without it the partition would wait for the set's dead member.
+    const isLeft =
+      r.epoch !== undefined &&
+      ((s.status === "OPEN" && s.id.epoch < r.epoch) || (s.status === "FENCED" && s.rebuildEpoch !== r.epoch && s.fencedBy < r.epoch));
     const startsOver =
+      isLeft ||
       s.status === "REBUILD" ||
       s.status === "FENCED_EMPTY" ||
       (s.status === "INCOMPLETE" && r.keyRevision !== undefined && s.end === r.end);

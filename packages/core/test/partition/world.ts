@@ -102,7 +102,7 @@ export class World {
       },
       meta: () => this.#answerMeta(names[0] ?? "ok"),
       arrive: () => this.#arrive(),
-      answer: () => this.#answer(names),
+      answer: () => this.#answer(names, options),
       fail: () => this.#fail(names),
       store: () => this.#store(names, options),
       lose: () => (this.sends = this.sends.filter((s) => !names.includes(s.node))),
@@ -202,11 +202,13 @@ export class World {
     this.asks = this.asks.filter((a) => !taken.includes(a));
     return taken;
   }
-  #answer(names: Words): void {
+  #answer(names: Words, options: Map<string, string>): void {
     for (const ask of this.#take(names)) {
       const node = this.nodes.get(ask.to.node);
       if (node === undefined) throw new Error(`no node ${ask.to.node}`);
-      this.feed({ kind: "control", call: ask.call, result: node.control(ask.body) });
+      const answer = node.control(ask.body);
+      const isLost = options.get("answers") === "lost";
+      this.feed({ kind: "control", call: ask.call, result: isLost ? { kind: "failed", failure: "timeout", sent: true } : answer });
     }
   }
   #fail(names: Words): void {

@@ -232,6 +232,32 @@ describe("rebuild", () => {
     const s = n.state.byNumber.get(n.ask(fence(1, 6)).segmentNumber);
     expect(s).toMatchObject({ status: "FENCED", fencedBy: 6, madeBy: 6, last: 2 });
   });
+  test("under an epoch goes on with what an earlier try left, and finds its own work done", () => {
+    const left = new TestNode();
+    left.create();
+    expect(left.ask(rebuild({ epoch: epoch(3) })).code).toBe(0);
+    expect(left.ask(recoveryAppend(1, 3, 0, 2)).code).toBe(0);
+    expect(left.ask(rebuild({ epoch: epoch(3) })).code).toBe(0);
+    left.crash();
+    // A second taker: the whole copy is here.
+    expect(left.ask(rebuild({ epoch: epoch(4) })).code).toBe(0);
+    expect(left.ask(recoveryAppend(1, 4, 0, 2)).code).toBe(0);
+    expect(left.ask(rebuild({ epoch: epoch(3) })).code).toBe(code("STALE_EPOCH"));
+    expect(left.ask(fence(1, 5))).toMatchObject({ status: "FENCED", trusted: true, last: 2 });
+  });
+  test("under an epoch does not touch a copy that this epoch has fenced as a member, that ends elsewhere, or that is sealed", () => {
+    const member = new TestNode();
+    member.fill(member.create(), 0, 0);
+    member.ask(fence(1, 3));
+    expect(member.ask(rebuild({ epoch: epoch(3) })).code).toBe(code("SEGMENT_EXISTS"));
+    const longer = new TestNode();
+    longer.fill(longer.create(), 0, 5);
+    expect(longer.ask(rebuild({ epoch: epoch(3) })).code).toBe(code("SEGMENT_EXISTS"));
+    const done = new TestNode();
+    done.fill(done.create(), 0, 2);
+    done.ask(seal(1, 2, 1));
+    expect(done.ask(rebuild({ epoch: epoch(3) })).code).toBe(code("SEGMENT_EXISTS"));
+  });
   test("needs either an epoch or a revision, and this incarnation", () => {
     const n = new TestNode();
     expect(n.ask(rebuild({})).code).toBe(code("INVALID_ARGUMENT"));
