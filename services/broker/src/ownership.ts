@@ -19,6 +19,8 @@ const PRODUCER_EXPIRY_MS = 7 * 24 * 3_600_000;
 /** Pause before a partition that slipped away is taken again while the assignment still names this broker, ms. */
 const REACQUIRE_MS = 200;
 
+type LinkDown = "refused" | "timeout" | "reset" | "none";
+
 export interface OwnershipOptions {
   readonly self: MemberId;
   readonly instance: InstanceId;
@@ -41,6 +43,8 @@ export class Ownership {
   readonly #unsubscribe: () => void;
   readonly #idleWaiters = new Set<() => void>();
   #suspects: ReadonlySet<string> = new Set();
+  /** Storage nodes whose link is down, and why: a partition that is taken later is told as well. */
+  readonly #unlinked = new Map<MemberId, LinkDown>();
   #nodes: readonly CandidateNode[] = [];
   #draining = false;
   #closed = false;
@@ -95,7 +99,9 @@ export class Ownership {
     this.#suspects = suspects;
     this.#tellNodes();
   }
-  nodeLink(node: MemberId, up: boolean, reason: "refused" | "timeout" | "reset" | "none"): void {
+  nodeLink(node: MemberId, up: boolean, reason: LinkDown): void {
+    if (up) this.#unlinked.delete(node);
+    else this.#unlinked.set(node, reason);
     for (const host of this.#hosts.values()) host.input({ kind: "link", node, up, reason });
   }
 
@@ -178,6 +184,7 @@ export class Ownership {
       this.#environment,
     );
     this.#hosts.set(host.key, host);
+    for (const [node, reason] of this.#unlinked) host.input({ kind: "link", node, up: false, reason });
     host.input({ kind: "nodes", nodes: this.#nodes });
     host.input({ kind: "lease", confirmedUntilMs: this.#environment.leaseConfirmedUntilMs() });
     return host;
@@ -242,6 +249,7 @@ export class Ownership {
 
   #tellNodes(): void {
     this.#nodes = this.#candidates();
+    for (const node of this.#unlinked.keys()) if (!this.#nodes.some((n) => n.node === node)) this.#unlinked.delete(node);
     for (const host of this.#hosts.values()) host.input({ kind: "nodes", nodes: this.#nodes });
   }
   #candidates(): CandidateNode[] {

@@ -2,7 +2,8 @@
  * Every timer of the system, in milliseconds, in one table. Tests scale all of them by one factor.
  */
 const base = {
-  memberLeaseTtlMs: 5_000,
+  /** The longest silence that etcd alone can notice, half a second less than it takes: a machine that dies with the leading controller on it. */
+  memberLeaseTtlMs: 4_000,
   heartbeatIntervalMs: 300,
   /** Missed heartbeats that make a member suspect. */
   linkPingIntervalMs: 500,

@@ -3,7 +3,7 @@ import { errorCodeOf, limits } from "../model/index.ts";
 import { chooseReplicas } from "../placement/replicas.ts";
 import type { Effect } from "./effect.ts";
 import type { ControlAnswer } from "./input.ts";
-import { alarm, avoid, control, draw, epochOf, log, stepDown } from "./machine.ts";
+import { alarm, avoid, control, draw, epochOf, isGood, log, stepDown } from "./machine.ts";
 import { distrust, fenceAll, holdersOf, lost } from "./votes.ts";
 import { QUORUM } from "./state.ts";
 import type { CopyTask, Partition, RebuildTask, Recovery, RecoveryMember } from "./state.ts";
@@ -145,7 +145,7 @@ function verify(p: Partition, r: Recovery, task: CopyTask, run: Uint8Array, now:
 /** `any`: also a suspect when there is no better one, since it may be merely slow and the partition waits. */
 function startRebuild(p: Partition, r: Recovery, which: "good" | "any", now: number, out: Effect[]): void {
   const free = p.nodes.filter((n) => !r.members.some((m) => m.replica.node === n.node));
-  const good = free.filter((n) => !n.suspect && (p.avoidUntil.get(n.node) ?? 0) <= now);
+  const good = free.filter((n) => isGood(p, n, now));
   const [node] = chooseReplicas(good.length > 0 || which === "good" ? good : free, { count: 1, random: () => draw(p) });
   const source = r.members[r.reference];
   r.step = "rebuild";

@@ -3,7 +3,7 @@ import type { SegmentId } from "../model/index.ts";
 import { chooseReplicas } from "../placement/replicas.ts";
 import type { Effect, SuspectReason } from "./effect.ts";
 import type { CandidateNode, ControlAnswer } from "./input.ts";
-import { alarm, avoid, control, draw, epochOf, log, nextNonce, stepDown } from "./machine.ts";
+import { alarm, avoid, control, draw, epochOf, isGood, log, nextNonce, stepDown } from "./machine.ts";
 import { QUORUM } from "./state.ts";
 import type { Creation, Partition } from "./state.ts";
 
@@ -35,16 +35,16 @@ export function startCreation(p: Partition, base: number, producers: Uint8Array,
 
 const wanted = (p: Partition): number => (p.config.strictThreeCopies ? COPIES : QUORUM);
 
-/** Nodes to choose from: the good ones; when those are too few, also suspects, since a suspect may be merely slow. */
+/** Nodes to choose from: the good ones; when those are too few, also suspects, since a suspect may be merely slow, or a link just about to be there. */
 function pool(p: Partition, creation: Creation, have: number, now: number): CandidateNode[] {
   const usable = p.nodes.filter((n) => !creation.avoid.has(n.node) && !creation.members.some((m) => m.replica.node === n.node));
-  const good = usable.filter((n) => !n.suspect && (p.avoidUntil.get(n.node) ?? 0) <= now);
+  const good = usable.filter((n) => isGood(p, n, now));
   return have + good.length >= wanted(p) ? good : usable;
 }
 /** How many nodes a new segment could have now without falling back on suspects. */
 export function goodNodes(p: Partition, now: number): number {
   let n = 0;
-  for (const node of p.nodes) if (!node.suspect && (p.avoidUntil.get(node.node) ?? 0) <= now) n++;
+  for (const node of p.nodes) if (isGood(p, node, now)) n++;
   return n;
 }
 export const nodesWanted = wanted;

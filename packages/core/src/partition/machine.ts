@@ -1,5 +1,6 @@
 import type { ErrorCode, Epoch, MemberId, SegmentRecord } from "../model/index.ts";
 import { createProducers } from "../producer/index.ts";
+import type { CandidateNode } from "./input.ts";
 import type { AlarmCause, ControlRequest, Effect, StepDownReason, TailMark } from "./effect.ts";
 import { QUORUM, noMutants } from "./state.ts";
 import type { Partition, PartitionOptions, Pipeline, RecoveryMember, Serving, Slot } from "./state.ts";
@@ -40,6 +41,7 @@ export function createPartition(options: PartitionOptions): Partition {
     logStart: 0,
     nodes: [],
     avoidUntil: new Map(),
+    unlinked: new Set(),
     leaseUntilMs: Infinity,
     rollsInRow: 0,
     nextRollMs: 0,
@@ -156,6 +158,10 @@ export function tailMark(p: Partition, role: Serving): TailMark {
 export function avoid(p: Partition, node: MemberId, now: number): void {
   p.avoidUntil.set(node, now + 2 * p.options.timers.replicaLagMs);
 }
+
+/** A node that nothing speaks against as a member of a new segment, or as the taker of a copy. */
+export const isGood = (p: Partition, n: CandidateNode, now: number): boolean =>
+  !n.suspect && !p.unlinked.has(n.node) && (p.avoidUntil.get(n.node) ?? 0) <= now;
 
 /** Asks for a tick at `atMs` unless an earlier one is armed. */
 export function ensureTimer(p: Partition, atMs: number, out: Effect[]): void {

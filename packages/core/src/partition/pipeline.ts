@@ -344,7 +344,10 @@ function checkLagBytes(p: Partition, role: Serving, now: number, out: Effect[]):
 }
 
 export function onLink(p: Partition, input: LinkInput, now: number, out: Effect[]): void {
-  if (input.up) p.avoidUntil.delete(input.node);
+  if (input.up) {
+    p.avoidUntil.delete(input.node);
+    p.unlinked.delete(input.node);
+  } else p.unlinked.add(input.node);
   if (p.role.kind !== "serving" || p.role.active.frozen) return;
   const role = p.role;
   for (const slot of role.active.slots) {

@@ -348,6 +348,8 @@ export interface Partition {
   nodes: readonly CandidateNode[];
   /** Nodes that failed us, until when they are avoided. */
   readonly avoidUntil: Map<MemberId, number>;
+  /** Nodes to which the data link is down: they may live, and an append could not reach them. */
+  readonly unlinked: Set<MemberId>;
   leaseUntilMs: number;
   rollsInRow: number;
   /** Rolls away from a member wait until then. */
