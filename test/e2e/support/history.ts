@@ -72,8 +72,13 @@ export class History {
    * `fromMs`, and may end after `toMs`.
    */
   longestStall(fromMs = 0, toMs = Infinity): Stall {
-    let longest: Stall = { partition: -1, ms: 0, fromMs };
+    return this.longestStalls(fromMs, toMs).reduce((a, b) => (b.ms > a.ms ? b : a), { partition: -1, ms: 0, fromMs });
+  }
+  /** The same of each partition. */
+  longestStalls(fromMs = 0, toMs = Infinity): Stall[] {
+    const all: Stall[] = [];
     for (const [partition, times] of this.#timesByPartition()) {
+      let longest: Stall = { partition, ms: 0, fromMs };
       let before: number | undefined;
       for (const at of times) {
         if (at >= fromMs) {
@@ -84,8 +89,9 @@ export class History {
         }
         before = at;
       }
+      all.push(longest);
     }
-    return longest;
+    return all.toSorted((a, b) => a.partition - b.partition);
   }
   /** Partitions with an acknowledgement in the window. */
   partitionsAcknowledged(fromMs: number): number {

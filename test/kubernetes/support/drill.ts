@@ -6,11 +6,15 @@ import { say } from "@sluice/test-support";
 import { createTopic } from "../../e2e/support/cluster.ts";
 import { gaps, readAll, TailReader } from "../../e2e/support/reader.ts";
 import { startWorkload } from "../../e2e/support/workload.ts";
+import type { Kubernetes } from "./kubernetes.ts";
+import { keepLogs } from "./logs.ts";
 
 const PARTITIONS = 4;
 const RATE_PER_PARTITION = 100;
 const SETTLE_MS = 1_000;
 const QUIET_MS = 3_000;
+/** No drill should hold a partition up for longer: whatever does is to be explained by the pods' logs. */
+const EXPLAINED_ABOVE_MS = 5_000;
 
 export interface DrillResult {
   readonly name: string;
@@ -28,7 +32,13 @@ let drills = 0;
  * Runs `action` under an open loop of idempotent producers and a reader at the end, and judges what they saw: no error, nothing acknowledged
  * lost, nothing twice, order kept. The stall is the longest time between two acknowledgements of one partition.
  */
-export async function drill(client: Sluice, endpoint: string, name: string, action: () => Promise<void>): Promise<DrillResult> {
+export async function drill(
+  cluster: Kubernetes,
+  client: Sluice,
+  endpoint: string,
+  name: string,
+  action: () => Promise<void>,
+): Promise<DrillResult> {
   const topic = `drill-${(drills += 1)}`;
   await createTopic(client, topic, PARTITIONS);
   await using open = new AsyncDisposableStack();
@@ -56,6 +66,7 @@ export async function drill(client: Sluice, endpoint: string, name: string, acti
 
   const { history } = load;
   const stall = history.longestStall(from, to);
+  const each = history.longestStalls(from, to).map(({ partition, ms }) => `${partition}: ${Math.round(ms)}`);
   const result: DrillResult = {
     name,
     stallMs: Math.round(stall.ms),
@@ -65,9 +76,14 @@ export async function drill(client: Sluice, endpoint: string, name: string, acti
     seconds: Math.round((to - from) / 1_000),
   };
   say(
-    `${name}: longest stall ${result.stallMs} ms (${Math.round((stall.fromMs - from) / 100) / 10} s in, of ${result.seconds} s), ` +
+    `${name}: longest stall ${result.stallMs} ms (${Math.round((stall.fromMs - from) / 100) / 10} s in, of ${result.seconds} s; ` +
+      `partitions ${each.join(", ")}), ` +
       `before it ${result.quietMs} ms, the client's own longest pause ${result.pauseMs} ms; ${result.records} acknowledged`,
   );
+  if (stall.ms > EXPLAINED_ABOVE_MS) {
+    const fromMs = performance.timeOrigin + stall.fromMs;
+    await keepLogs(cluster, { name, topic, partition: stall.partition, fromMs, toMs: fromMs + stall.ms });
+  }
   expect(history.failures).toEqual([]);
   expect(history.acks).toHaveLength(load.sent);
   const reads = await readAll(endpoint, topic);
