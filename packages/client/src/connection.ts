@@ -128,6 +128,7 @@ export class Connection {
       addresses: this.#order(),
       channelTo: (address) => this.#channel(address),
       clock: this.clock,
+      isOver: () => this.#closed !== undefined,
       onFailed: (address, why) => {
         last = new SluiceError("UNREACHABLE", `${address}: ${why}`);
         this.#restUntilMs.set(address, this.clock.monotonicMs() + clientTimers.endpointRestMs);

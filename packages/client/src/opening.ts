@@ -14,6 +14,8 @@ export interface OpeningOptions {
   readonly addresses: readonly string[];
   readonly channelTo: (address: string) => RpcChannel;
   readonly clock: Clock;
+  /** Nobody wants the connection any more: no other is begun. */
+  readonly isOver: () => boolean;
   /** An address did not accept the connection in time. */
   readonly onFailed: (address: string, why: string) => void;
 }
@@ -26,7 +28,8 @@ export interface OpeningOptions {
  *        b ────✓                        the address of a balancer is tried more than once: behind it may be somebody else each time, and a
  *             (c)                       machine that has lost power answers nothing at all
  */
-export function openFirst({ addresses, channelTo, clock, onFailed }: OpeningOptions): Promise<Opened | undefined> {
+export function openFirst(options: OpeningOptions): Promise<Opened | undefined> {
+  const { addresses, channelTo, clock, onFailed } = options;
   const plan = Array.from(
     { length: Math.max(addresses.length, clientLimits.openingsMax) },
     (_, i) => addresses[i % addresses.length] as string,
@@ -60,6 +63,7 @@ export function openFirst({ addresses, channelTo, clock, onFailed }: OpeningOpti
     };
     const next = (): void => {
       timer?.cancel();
+      if (options.isOver()) return finish(undefined);
       // One that has failed will not do better a moment later: the caller waits before it comes back.
       while (at < plan.length && failed.has(plan[at] as string)) at += 1;
       const address = plan[at];
