@@ -5,6 +5,7 @@ import { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } from "kafkajs"
 import type { Sluice } from "@sluice/client";
 import { kcat, startKcat, type KcatResult } from "@sluice/test-support";
 import { createTopic, TestCluster, until } from "./support/cluster.ts";
+import { sluice as runSluice, type CommandResult } from "./support/sluice-command.ts";
 
 const CODECS = ["none", "gzip", "snappy", "lz4", "zstd"] as const;
 const MiB = 1024 * 1024;
@@ -233,6 +234,54 @@ describe("Kafka clients that are not ours", () => {
         expect(await consume("killed")).toEqual(numbers(count));
       }),
     120_000,
+  );
+  test(
+    "a batch that decompresses to more than readers over gRPC take: Kafka clients read it, and the command names the way past it",
+    () =>
+      cluster.run(async () => {
+        const topic = "dense";
+        await createTopic(sluice, topic, 1);
+        const kafka = new Kafka({ clientId: "dense", brokers: cluster.kafka, logLevel: logLevel.NOTHING });
+        const producer = kafka.producer();
+        await producer.connect();
+        const dense = Buffer.alloc(17 * MiB, "0").toString();
+        const timeMs = 1_764_437_000_000;
+        for (const [i, value] of ["before", dense, "after"].entries())
+          await producer.send({ topic, compression: CompressionTypes.GZIP, messages: [{ value, timestamp: String(timeMs + i * 1_000) }] });
+        await producer.disconnect();
+        const read = await ok(kcat(["-b", bootstrap, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%S "]));
+        expect(read).toBe(`6 ${17 * MiB} 5 `);
+
+        const endpoint = cluster.proxies[0]!;
+        const command = (...args: readonly string[]) => runSluice(args, { endpoint });
+        /** What the message says to type, typed. */
+        const typed = async (err: string): Promise<CommandResult> => {
+          const [, text] = /Go on after it: \S*sluice (.*)$/m.exec(err) ?? [];
+          expect(text).toBeDefined();
+          return command(...text!.split(" "), ...(text!.startsWith("consume") ? ["--exit-on-end"] : []));
+        };
+        for (const [from, before] of [
+          ["earliest", "before\n"],
+          ["1", ""],
+          [`@${timeMs + 500}`, ""],
+        ] as const) {
+          const { code, out, err } = await command("consume", topic, "--from", from, "--exit-on-end");
+          expect([code, out, err]).toEqual([
+            1,
+            before,
+            expect.stringContaining(`UNREADABLE_BATCH: ${topic}/0: the batch at offsets 1 to 1`),
+          ]);
+          expect(err).not.toContain("max.message.bytes");
+          expect(await typed(err)).toMatchObject({ code: 0, out: "after\n" });
+        }
+        expect(await command("consume", topic, "--until", `@${timeMs + 500}`)).toMatchObject({ code: 0, out: "before\n" });
+        const member = ["consume", topic, "--group", "dense", "--exit-on-end"];
+        const stuck = await command(...member);
+        expect([stuck.code, stuck.out]).toEqual([1, "before\n"]);
+        expect(await typed(stuck.err)).toMatchObject({ code: 0 });
+        expect(await command(...member)).toMatchObject({ code: 0, out: "after\n" });
+      }),
+    90_000,
   );
 });
 

@@ -62,7 +62,8 @@ export class LocalCluster implements ClusterHandle {
         // Whatever ends here ends all that was started: there is no way on to be told.
         const hopeless = member.kind === "etcd" ? undefined : async () => (await this.#lacksEtcd())?.what;
         await awaitReady(this.#probe(id), READY_TIMEOUT_MS, { progress, noteAfterMs: UP_NOTE_AFTER_MS, signal, hopeless });
-        progress(`${id} serves`);
+        // Of those that ran before it has been told.
+        if (this.#started.has(id)) progress(`${id} serves`);
       });
       await Promise.all(waits);
       this.#hadEtcd = true;
