@@ -1,5 +1,7 @@
 import { checkFinalLog } from "./checkers/final.ts";
+import { LatestAsker } from "./workload/latest-asker.ts";
 import { Cluster } from "./world/cluster.ts";
+import { FullDisks } from "./world/full-disks.ts";
 import { Nemesis } from "./world/nemesis.ts";
 import { drawOptions } from "./world/options.ts";
 import { Rng } from "./world/random.ts";
@@ -12,16 +14,22 @@ export interface RunResult {
   readonly events: number;
   readonly acknowledged: number;
   readonly reads: number;
+  readonly latest: number;
+  readonly latestByRegister: number;
   readonly epochs: number;
   readonly segments: number;
 }
 export interface RunSettings {
   readonly mutant?: string | undefined;
   readonly short?: boolean;
+  /** False: no questions for the latest offset and no full disks, so that a seed means what it meant before there were any. */
+  readonly latest?: boolean;
   readonly onLine?: ((line: string) => void) | undefined;
 }
 const SETTLE_MS = 1500;
 const CONVERGE_MS = 4000;
+/** What came later draws from a second stream: the first one stays as it was. */
+const OWN_CHANCE = 0x2545_f491;
 
 /** One run: chaos by the seed, then everything is healed and must converge, then the log is read from every copy and checked. */
 export function run(seed: number, settings: RunSettings = {}): RunResult {
@@ -42,8 +50,12 @@ export function run(seed: number, settings: RunSettings = {}): RunResult {
   const broken = (): boolean => history.violations.length > 0;
   try {
     const nemesis = new Nemesis(cluster, options);
+    const own = new Rng(seed ^ OWN_CHANCE);
+    if (settings.latest !== false && own.chance(0.6)) new LatestAsker(own, cluster).start();
+    const disks = settings.latest !== false && own.chance(0.4) ? new FullDisks(own, cluster) : undefined;
     scheduler.run(options.chaosMs, broken);
     nemesis.heal();
+    disks?.heal();
     trace("healed");
     scheduler.run(scheduler.now + SETTLE_MS, broken);
     for (const p of cluster.producers) p.stopped = true;
@@ -61,6 +73,8 @@ export function run(seed: number, settings: RunSettings = {}): RunResult {
     events,
     acknowledged: history.acked.length,
     reads: history.reads,
+    latest: history.latest,
+    latestByRegister: history.latestByRegister,
     epochs: cluster.metadata.state?.epoch ?? 0,
     segments: cluster.metadata.segments.size,
   };

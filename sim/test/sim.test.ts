@@ -30,10 +30,23 @@ describe("simulator", () => {
   });
 
   test("seeds that found a fault once pass", () => {
-    for (const { seed } of kept) expect({ seed, violations: run(seed).violations }).toEqual({ seed, violations: [] });
+    for (const { seed } of kept) expect({ seed, violations: run(seed, { latest: false }).violations }).toEqual({ seed, violations: [] });
   });
 
-  test.each(["M4", "M10", "M15"])("the planted fault %s is found", (mutant) => {
+  test("questions for the latest offset are answered, by full disks as well", () => {
+    let latest = 0;
+    let byRegister = 0;
+    for (let seed = 1; seed <= 40; seed++) {
+      const result = run(seed, { short: true });
+      expect({ seed, violations: result.violations }).toEqual({ seed, violations: [] });
+      latest += result.latest;
+      byRegister += result.latestByRegister;
+    }
+    expect(latest).toBeGreaterThan(1000);
+    expect(byRegister).toBeGreaterThan(20);
+  });
+
+  test.each(["M4", "M10", "M15", "M31"])("the planted fault %s is found", (mutant) => {
     let found = false;
     for (let seed = 1; seed <= 60 && !found; seed++) found = run(seed, { mutant }).violations.length > 0;
     expect(found).toBe(true);

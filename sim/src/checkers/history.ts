@@ -30,7 +30,12 @@ export class History {
   #epoch = 0;
   readonly #owners = new Map<number, string>();
   readonly #ends = new Map<string, number>();
+  /** Last offset of everything that was acknowledged so far. */
+  highestAcked = -1;
   reads = 0;
+  /** Answers to questions for the latest offset, and those of them that a frozen segment could not have given. */
+  latest = 0;
+  latestByRegister = 0;
 
   violation(what: string): void {
     if (this.violations.length < 20) this.violations.push(what);
@@ -58,6 +63,7 @@ export class History {
 
   acknowledged(batch: Batch, offset: number, nowMs: number): void {
     this.observe(batch.id, offset, `ack to ${batch.producer}`);
+    this.highestAcked = Math.max(this.highestAcked, offset + batch.records - 1);
     if (batch.ackedMs >= 0) return;
     batch.ackedMs = nowMs;
     if (batch.offset < 0) batch.offset = offset;

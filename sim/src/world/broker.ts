@@ -2,7 +2,16 @@ import type { BatchHeader } from "@sluice/core/log";
 import { instanceId, memberId } from "@sluice/core/model";
 import type { InstanceId, MemberId, PartitionId, Timers } from "@sluice/core/model";
 import { brokenInvariant, brokenPipeline, createPartition, step } from "@sluice/core/partition";
-import type { CandidateNode, Effect, Input, Mutants, Partition, PartitionConfig, ReplyEffect } from "@sluice/core/partition";
+import type {
+  BarrierReplyEffect,
+  CandidateNode,
+  Effect,
+  Input,
+  Mutants,
+  Partition,
+  PartitionConfig,
+  ReplyEffect,
+} from "@sluice/core/partition";
 import type { Metadata } from "./metadata.ts";
 import type { Network } from "./network.ts";
 import { Process } from "./process.ts";
@@ -40,6 +49,7 @@ export class Broker {
   #timer = 0;
   #requests = 0;
   readonly #replies = new Map<number, (reply: ReplyEffect) => void>();
+  readonly #barriers = new Map<number, (reply: BarrierReplyEffect) => void>();
   readonly #options: BrokerOptions;
   readonly #scheduler: Scheduler;
   readonly #rng: Rng;
@@ -75,6 +85,7 @@ export class Broker {
   #boot(): Partition {
     this.instance = instanceId(`${this.name}-i${this.process.life}`);
     this.#replies.clear();
+    this.#barriers.clear();
     this.assigned = false;
     const machine = createPartition({
       partition: this.#options.partition,
@@ -163,6 +174,12 @@ export class Broker {
     this.feed({ kind: "append", requestId, ...asked, handle: ask.batch, deadlineMs: now + waitMs, wallMs: now });
   }
 
+  latest(waitMs: number, reply: (reply: BarrierReplyEffect) => void): void {
+    const requestId = ++this.#requests;
+    this.#barriers.set(requestId, reply);
+    this.feed({ kind: "barrier", requestId, deadlineMs: this.#scheduler.now + waitMs });
+  }
+
   feed(input: Input): void {
     const out: Effect[] = [];
     step(this.machine, input, this.#scheduler.now, out);
@@ -188,6 +205,12 @@ export class Broker {
         const reply = this.#replies.get(e.requestId);
         this.#replies.delete(e.requestId);
         if (reply === undefined) this.#events.onViolation(`${this.name}: request ${e.requestId} is answered twice or was never asked`);
+        return reply?.(e);
+      }
+      case "barrierReply": {
+        const reply = this.#barriers.get(e.requestId);
+        this.#barriers.delete(e.requestId);
+        if (reply === undefined) this.#events.onViolation(`${this.name}: question ${e.requestId} is answered twice or was never asked`);
         return reply?.(e);
       }
       case "released":

@@ -110,7 +110,7 @@ export class Cluster {
         e.runs.map((b) => b.slice()),
       );
     } else if (e.kind === "reportSuspect") this.trace(`${broker.name} suspects ${e.node}: ${e.reason}`);
-    if (e.kind === "alarm" && e.cause !== "recoveryBlocked" && e.cause !== "notEnoughNodes")
+    if (e.kind === "alarm" && e.cause !== "recoveryBlocked" && e.cause !== "notEnoughNodes" && e.cause !== "diskFull")
       this.history.violation(`${broker.name}: ${e.cause}: ${e.message}`);
   }
   #push(broker: Broker, mark: Parameters<Reader["pushed"]>[0], batches: readonly Uint8Array[]): void {

@@ -79,7 +79,24 @@ export function drawOptions(rng: Rng, short: boolean): RunOptions {
 }
 
 /** Planted faults by name, spread over the two machines. */
-export const mutantNames = ["M1", "M4", "M5", "M8", "M9", "M10", "M11", "M15", "M16", "M22", "M26", "M27", "M28", "M29", "M30"] as const;
+export const mutantNames = [
+  "M1",
+  "M4",
+  "M5",
+  "M8",
+  "M9",
+  "M10",
+  "M11",
+  "M15",
+  "M16",
+  "M22",
+  "M26",
+  "M27",
+  "M28",
+  "M29",
+  "M30",
+  "M31",
+] as const;
 const ofReplica = new Set(["M8", "M9", "M16", "M22", "M26", "M27", "M30"]);
 export function mutantsOf(name: string | undefined): { broker: BrokerMutants; replica: ReplicaMutants } {
   if (name === undefined) return { broker: {}, replica: {} };

@@ -94,6 +94,10 @@ export class StorageNode {
     };
   }
 
+  /** Disk pressure: no appends with data, no creates. A restart looks anew, and finds room. */
+  setDiskFull(full: boolean): void {
+    if (this.process.up) step(this.state, { kind: "disk-full", full }, []);
+  }
   /** Kills the process; a power cut also loses a part of what was not flushed. */
   crash(powerCut: boolean): void {
     this.process.die();

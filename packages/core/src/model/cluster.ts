@@ -42,6 +42,8 @@ export interface MemberRecord {
   readonly incarnation?: Incarnation;
   /** Storage nodes: disk size and free space at registration; refreshed by heartbeat, not here. */
   readonly capacityBytes?: number;
+  /** Storage nodes: no room, no appends and no new segments are taken now. */
+  readonly diskFull?: boolean;
 }
 
 export type TopicPhase = "ACTIVE" | "DELETING";

@@ -1,5 +1,5 @@
 import { errorCodeOf } from "../model/index.ts";
-import type { SegmentId } from "../model/index.ts";
+import type { ErrorCode, SegmentId } from "../model/index.ts";
 import { chooseReplicas } from "../placement/replicas.ts";
 import type { Effect, SuspectReason } from "./effect.ts";
 import type { CandidateNode, ControlAnswer } from "./input.ts";
@@ -12,7 +12,9 @@ import type { Creation, Partition } from "./state.ts";
  * demands three). Nothing hangs on copies that end up unused: they are dropped by the node's own rule.
  */
 const COPIES = 3;
-const RETRY_MS_FACTOR = 2;
+/** Between two attempts, times `metadataRetryMs`: doubled from the first to the largest, begun anew when the nodes change. */
+const RETRY_FACTOR_FIRST = 2;
+const RETRY_FACTOR_LARGEST = 16;
 type Member = Creation["members"][number];
 
 export function startCreation(p: Partition, base: number, producers: Uint8Array, now: number, out: Effect[]): void {
@@ -27,12 +29,15 @@ export function startCreation(p: Partition, base: number, producers: Uint8Array,
     starved: false,
     done: false,
     retryAtMs: 0,
+    retryMs: firstRetryMs(p),
     attempts: 0,
+    cause: undefined,
   };
   p.creation = creation;
   advance(p, creation, now, out);
 }
 
+const firstRetryMs = (p: Partition): number => RETRY_FACTOR_FIRST * p.options.timers.metadataRetryMs;
 const wanted = (p: Partition): number => (p.config.strictThreeCopies ? COPIES : QUORUM);
 
 /** Nodes to choose from: the good ones; when those are too few, also suspects, since a suspect may be merely slow, or a link just about to be there. */
@@ -66,9 +71,20 @@ function advance(p: Partition, creation: Creation, now: number, out: Effect[]): 
     log(p, out, "segment.created", { base: creation.base, k: creation.segment.k, copies: made });
     return;
   }
-  if (creation.attempts === 0) alarm(out, "notEnoughNodes", `${made} of ${wanted(p)} storage nodes for a new segment`);
+  starve(p, creation, made, now, out);
+}
+/** Nobody is left to ask. Only what is new is told: the attempts go on for as long as the disks are full. */
+function starve(p: Partition, creation: Creation, made: number, now: number, out: Effect[]): void {
+  const full = creation.members.filter((m) => m.full).length;
+  const cause = made + full >= wanted(p) ? "DISK_FULL" : "NOT_ENOUGH_REPLICAS";
+  const found = `${made} of ${wanted(p)} storage nodes for a new segment`;
+  if (cause !== creation.cause)
+    if (cause === "DISK_FULL") alarm(out, "diskFull", `${found}: ${full} have no room`);
+    else alarm(out, "notEnoughNodes", found);
+  creation.cause = cause;
   creation.starved = true;
-  creation.retryAtMs = now + RETRY_MS_FACTOR * p.options.timers.metadataRetryMs;
+  creation.retryAtMs = now + creation.retryMs;
+  creation.retryMs = Math.min(2 * creation.retryMs, RETRY_FACTOR_LARGEST * p.options.timers.metadataRetryMs);
 }
 
 function ask(p: Partition, creation: Creation, node: CandidateNode, now: number, out: Effect[]): void {
@@ -83,7 +99,7 @@ function ask(p: Partition, creation: Creation, node: CandidateNode, now: number,
     producers: creation.producers,
   };
   const call = control(p, replica, { kind: "create", request }, appendTimeoutMs, out);
-  creation.members.push({ replica, call, status: "asked", segmentNumber: 0, deadlineMs: now + appendTimeoutMs });
+  creation.members.push({ replica, call, status: "asked", segmentNumber: 0, deadlineMs: now + appendTimeoutMs, full: false });
 }
 
 /** True when the answer belonged to the creation under way. */
@@ -100,15 +116,16 @@ export function onCreateAnswer(p: Partition, call: number, result: ControlAnswer
       stepDown(p, "stale", out);
       return true;
     }
-    const reason: SuspectReason =
-      result.kind === "failed" ? result.failure : code === "WRONG_INCARNATION" ? "incarnation" : code === "IO_FAILED" ? "io" : "refused";
+    const reason = result.kind === "failed" ? result.failure : ((code && reasonOf[code]) ?? "refused");
     failed(p, creation, member, reason, now, out);
   }
   advance(p, creation, now, out);
   return true;
 }
+const reasonOf: Partial<Record<ErrorCode, SuspectReason>> = { WRONG_INCARNATION: "incarnation", IO_FAILED: "io", DISK_FULL: "full" };
 function failed(p: Partition, creation: Creation, member: Member, reason: SuspectReason, now: number, out: Effect[]): void {
   member.status = "failed";
+  member.full = reason === "full";
   creation.avoid.add(member.replica.node);
   avoid(p, member.replica.node, now);
   out.push({ kind: "reportSuspect", node: member.replica.node, reason });
@@ -139,6 +156,7 @@ function retry(creation: Creation): void {
 export function onNodesChanged(p: Partition, now: number, out: Effect[]): void {
   const { creation } = p;
   if (creation === undefined || creation.done || !creation.starved) return;
+  creation.retryMs = firstRetryMs(p);
   retry(creation);
   advance(p, creation, now, out);
 }

@@ -173,7 +173,7 @@ export interface StepDownEffect {
   readonly reason: StepDownReason;
   readonly target: MemberId | undefined;
 }
-export type SuspectReason = "timeout" | "reset" | "refused" | "lag" | "io" | "incarnation";
+export type SuspectReason = "timeout" | "reset" | "refused" | "lag" | "io" | "full" | "incarnation";
 export interface ReportSuspectEffect {
   readonly kind: "reportSuspect";
   readonly node: MemberId;
@@ -186,7 +186,7 @@ export interface LogEffect {
   readonly fields: Readonly<Record<string, string | number | boolean>>;
 }
 /** Something a person must look at; `cause` is a closed list, for the label of a metric. */
-export type AlarmCause = "recoveryBlocked" | "copiesDiffer" | "corrupt" | "invariant" | "notEnoughNodes" | "sealRefused";
+export type AlarmCause = "recoveryBlocked" | "copiesDiffer" | "corrupt" | "invariant" | "notEnoughNodes" | "diskFull" | "sealRefused";
 export interface AlarmEffect {
   readonly kind: "alarm";
   readonly cause: AlarmCause;

@@ -49,6 +49,7 @@ export function createPartition(options: PartitionOptions): Partition {
     barrierNumber: 0,
     barrierSentMs: 0,
     barriers: [],
+    barrierRead: undefined,
     callCounter: 0,
     nonceCounter: 0,
     random: options.seed >>> 0,
@@ -97,11 +98,11 @@ export function starvation(p: Partition): ErrorCode | undefined {
   if (role.kind === "recovering") return role.recovery.alarmed ? "NOT_ENOUGH_REPLICAS" : undefined;
   if (role.kind !== "opening" && !(role.kind === "serving" && role.active.frozen)) return undefined;
   // Between two attempts as well as during one: the last that ended found too few.
-  return creation !== undefined && !creation.done && (creation.starved || creation.attempts > 0) ? "NOT_ENOUGH_REPLICAS" : undefined;
+  return creation === undefined || creation.done ? undefined : creation.cause;
 }
 /** The same for what was admitted and has waited in vain. */
 export function waitedFor(p: Partition, role: Serving): ErrorCode | undefined {
-  return answeringCount(role) < QUORUM ? "NOT_ENOUGH_REPLICAS" : starvation(p);
+  return starvation(p) ?? (answeringCount(role) < QUORUM ? "NOT_ENOUGH_REPLICAS" : undefined);
 }
 /** Fewest trusted answers that must include a holder of everything acknowledged: Qw - Qa + 1. */
 export const fenceQuorum = (members: number): number => Math.max(1, members - QUORUM + 1);
@@ -191,6 +192,8 @@ export function stepDown(p: Partition, reason: StepDownReason, out: Effect[]): v
   p.release = undefined;
   p.register = undefined;
   p.barriers = [];
+  p.barrierRead = undefined;
+  p.barrierSentMs = 0;
   p.pipeline = emptyPipeline();
   p.producers = createProducers();
   p.lastStepDown = reason;

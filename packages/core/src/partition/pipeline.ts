@@ -27,11 +27,13 @@ function refusal(p: Partition, input: AppendInput): ErrorCode | undefined {
   if (p.role.kind === "idle") return "NOT_OWNER";
   if (p.role.kind !== "serving") return p.release === undefined ? (starvation(p) ?? "PARTITION_RECOVERING") : "NOT_OWNER";
   if (p.release !== undefined && p.release.step !== "announce") return "NOT_OWNER";
+  // Before what is full because of it.
+  const starving = starvation(p);
+  if (starving !== undefined) return starving;
   const bytes = input.batch.length;
   const { pipeline } = p;
   if (pipeline.bytes > 0 && pipeline.bytes + bytes > limits.partitionPendingBytesMax) return "OVERLOADED";
-  if (p.role.active.bytes + bytes > limits.segmentBytesCap) return "OVERLOADED";
-  return starvation(p);
+  return p.role.active.bytes + bytes > limits.segmentBytesCap ? "OVERLOADED" : undefined;
 }
 
 export function onAppend(p: Partition, input: AppendInput, now: number, out: Effect[]): void {
@@ -295,7 +297,7 @@ export function dropItems(p: Partition, count: number, out: Effect[]): void {
 
 const failureOf: Partial<Record<ErrorCode, { roll: RollReason; suspect: SuspectReason }>> = {
   IO_FAILED: { roll: "io", suspect: "io" },
-  DISK_FULL: { roll: "io", suspect: "io" },
+  DISK_FULL: { roll: "disk", suspect: "full" },
   CORRUPT_SEGMENT: { roll: "io", suspect: "io" },
   WRONG_INCARNATION: { roll: "refused", suspect: "incarnation" },
   UNKNOWN_SEGMENT: { roll: "refused", suspect: "incarnation" },

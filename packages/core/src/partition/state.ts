@@ -37,8 +37,10 @@ export interface Mutants {
   readonly M28: boolean;
   /** Seal is sent before its transaction is known to have committed. */
   readonly M29: boolean;
+  /** On a frozen segment the latest offset is told without a proof that this is still the owner. */
+  readonly M31: boolean;
 }
-export const noMutants: Mutants = { M4: false, M5: false, M10: false, M11: false, M15: false, M28: false, M29: false };
+export const noMutants: Mutants = { M4: false, M5: false, M10: false, M11: false, M15: false, M28: false, M29: false, M31: false };
 
 export interface PartitionOptions {
   readonly partition: PartitionId;
@@ -155,6 +157,8 @@ export interface Creation {
     status: "asked" | "made" | "failed";
     segmentNumber: number;
     deadlineMs: number;
+    /** It failed because its disk is full. */
+    full: boolean;
   }[];
   /** Nodes that failed this creation. */
   readonly avoid: Set<MemberId>;
@@ -162,8 +166,13 @@ export interface Creation {
   starved: boolean;
   done: boolean;
   retryAtMs: number;
+  /** Until the attempt after this one; grows. */
+  retryMs: number;
   attempts: number;
+  /** Why the last attempt found too few nodes. */
+  cause: StarvationCause | undefined;
 }
+export type StarvationCause = "NOT_ENOUGH_REPLICAS" | "DISK_FULL";
 
 export type MemberVerdict = "asked" | "trusted" | "unknown";
 export interface RecoveryMember {
@@ -310,6 +319,13 @@ export interface Serving {
 }
 export type Role = { readonly kind: "idle" } | Reading | Claiming | Recovering | Opening | Serving;
 
+/** A read of the register that stands in for a barrier. */
+export interface BarrierRead {
+  readonly call: number;
+  readonly deadlineMs: number;
+  /** 0 = waiting for the answer. */
+  retryAtMs: number;
+}
 export interface BarrierWait {
   readonly requestId: number;
   readonly deadlineMs: number;
@@ -359,6 +375,8 @@ export interface Partition {
   /** When the barrier of number barrierNumber went out; 0 = it has been answered. */
   barrierSentMs: number;
   barriers: BarrierWait[];
+  /** The barrier of number barrierNumber is not an empty append but this. */
+  barrierRead: BarrierRead | undefined;
   callCounter: number;
   nonceCounter: number;
   random: number;

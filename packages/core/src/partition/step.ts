@@ -1,6 +1,6 @@
 import { advance } from "./advance.ts";
 import { onAcquire, onHint, onRead } from "./acquire.ts";
-import { onBarrier } from "./barrier.ts";
+import { onBarrier, onBarrierRead } from "./barrier.ts";
 import { onCreateAnswer, onNodesChanged } from "./creation.ts";
 import type { Effect } from "./effect.ts";
 import type { ControlInput, Input, MetaGotInput } from "./input.ts";
@@ -92,7 +92,7 @@ function perform(p: Partition, input: Exclude<Input, { kind: "append" | "appende
 function onMetaGot(p: Partition, input: MetaGotInput, now: number, out: Effect[]): void {
   if (onSettlingRead(p, input, now)) return;
   if (p.role.kind === "reading") onRead(p, p.role, input, now, out);
-  else if (p.role.kind === "serving") onPrepared(p, p.role, input, now, out);
+  else if (p.role.kind === "serving" && !onBarrierRead(p, p.role, input, now, out)) onPrepared(p, p.role, input, now, out);
 }
 
 function onControl(p: Partition, input: ControlInput, now: number, out: Effect[]): void {

@@ -1,6 +1,6 @@
 import { expireProducers } from "../producer/index.ts";
 import { tickReading } from "./acquire.ts";
-import { answerWait, sendBarrier, sendEmpty } from "./barrier.ts";
+import { answerWait, sendBarrier, sendEmpty, tickBarrierRead } from "./barrier.ts";
 import { tickCreation } from "./creation.ts";
 import type { Effect } from "./effect.ts";
 import { answering, isUnconfirmed, reply, serving, waitedFor, wallAt } from "./machine.ts";
@@ -56,7 +56,7 @@ function tickServing(p: Partition, role: Serving, now: number, out: Effect[]): v
       sendBarrier(p, role, now, out);
     } else if (isUnconfirmed(p, now) && now - p.lastProbeMs >= timers.unconfirmedProbeMs) sendEmpty(p, role, 0, now, out);
     else if (idle && active.lacSent < p.committed) sendEmpty(p, role, 0, now, out);
-  }
+  } else tickBarrierRead(p, role, now, out);
   tickRoll(p, role, now, out);
   if (now - p.lastExpiryMs >= EXPIRY_INTERVAL_FACTOR * timers.replicaLagMs) {
     p.lastExpiryMs = now;

@@ -44,6 +44,10 @@ export class Node {
     this.state = this.#fresh(this.state.nextSegmentNumber + 1000);
     this.#bytes.clear();
   }
+  /** Disk pressure: appends and creates are refused, fences and seals are not. */
+  setDiskFull(full: boolean): void {
+    step(this.state, { kind: "disk-full", full }, []);
+  }
   /** A journal error: the node is not trusted any more. */
   breakDisk(): void {
     step(this.state, { kind: "journal-failed" }, []);

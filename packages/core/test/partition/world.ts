@@ -124,6 +124,8 @@ export class World {
       wait: () => this.#wait(Number(names[0])),
       dies: () => this.dead.add(names[0] ?? this.broker),
       wipe: () => this.nodes.get(names[0] ?? "")?.wipe(),
+      full: () => names.forEach((name) => this.nodes.get(name)?.setDiskFull(true)),
+      room: () => names.forEach((name) => this.nodes.get(name)?.setDiskFull(false)),
       break: () => this.nodes.get(names[0] ?? "")?.breakDisk(),
       state: () => this.#showState(),
     };
