@@ -105,12 +105,14 @@ export const memberCodec: Codec<MemberRecord> = codec(
     draining: m.draining,
     ...(m.incarnation === "" ? {} : { incarnation: incarnation(m.incarnation) }),
     ...(m.capacityBytes === 0n ? {} : { capacityBytes: Number(m.capacityBytes) }),
+    ...(m.diskFull && { diskFull: true }),
   }),
   (r, m) => {
     Object.assign(m, {
       ...r,
       incarnation: r.incarnation ?? "",
       capacityBytes: BigInt(r.capacityBytes ?? 0),
+      diskFull: r.diskFull ?? false,
       endpoints: { ...r.endpoints },
     });
   },

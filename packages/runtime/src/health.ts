@@ -21,6 +21,8 @@ export interface Health {
   readonly service: string;
   ready(name: string, check: Check): void;
   live(name: string, check: Check): void;
+  /** Told with the readiness, and never a reason against it: it serves, but not all that it should, and a person must know. */
+  warn(name: string, check: Check): void;
   markStarted(): void;
   /** The start waits for `what` of another system; undefined: it works again, and may be restarted when that takes too long. */
   markWaiting(what: string | undefined): void;
@@ -32,6 +34,8 @@ export interface HealthReport {
   readonly ok: boolean;
   /** `<service>/<check>` to "ok" or the reason. */
   readonly checks: Readonly<Record<string, string>>;
+  /** Those that hold now. */
+  readonly warnings: Readonly<Record<string, string>>;
 }
 
 const CHECK_TIMEOUT_MS = 1_000;
@@ -39,6 +43,7 @@ const CHECK_TIMEOUT_MS = 1_000;
 export function createHealth(service: string, clock: Clock): Health {
   const ready = new Map<string, Check>();
   const live = new Map<string, Check>();
+  const warnings = new Map<string, Check>();
   let started = false;
   let waiting: string | undefined;
   let draining = false;
@@ -49,20 +54,25 @@ export function createHealth(service: string, clock: Clock): Health {
     service,
     ready: (name, check) => void ready.set(name, check),
     live: (name, check) => void live.set(name, check),
+    warn: (name, check) => void warnings.set(name, check),
     markStarted: () => void (started = true),
     markWaiting: (what) => void (waiting = what),
     markDraining: () => void (draining = true),
     async report(kind) {
-      const checks: Record<string, string> = {};
       const all = kind === "live" ? live : kind === "ready" ? ready : new Map([["started", begun]]);
-      await Promise.all(
-        [...all].map(async ([name, check]) => {
-          checks[`${service}/${name}`] = await run(check, clock);
-        }),
-      );
-      return { ok: Object.values(checks).every((text) => text === "ok"), checks };
+      const checks = await results(all);
+      const warned = kind === "ready" ? await results(warnings) : {};
+      return {
+        ok: Object.values(checks).every((text) => text === "ok"),
+        checks,
+        warnings: Object.fromEntries(Object.entries(warned).filter(([, text]) => text !== "ok")),
+      };
     },
   };
+  async function results(of: ReadonlyMap<string, Check>): Promise<Record<string, string>> {
+    const texts = await Promise.all([...of].map(async ([name, check]) => [`${service}/${name}`, await run(check, clock)] as const));
+    return Object.fromEntries(texts);
+  }
 }
 async function run(check: Check, clock: Clock): Promise<string> {
   const timeout = Promise.withResolvers<CheckResult>();
@@ -119,7 +129,9 @@ export function createHealthServer(options: HealthServerOptions): HealthServer {
     app.get(path, async (_request, reply) => {
       const reports = await Promise.all(services.map((service) => service.report(kind)));
       const ok = reports.every((report) => report.ok);
-      return reply.code(ok ? 200 : 503).send({ ok, checks: Object.assign({}, ...reports.map((report) => report.checks)) as unknown });
+      const checks = Object.assign({}, ...reports.map((report) => report.checks)) as unknown;
+      const warnings = Object.assign({}, ...reports.map((report) => report.warnings)) as object;
+      return reply.code(ok ? 200 : 503).send({ ok, checks, ...(Object.keys(warnings).length > 0 && { warnings }) });
     });
   }
   app.get("/metrics", async (_request, reply) => reply.type(metricsContentType).send(await renderMetrics(metrics)));

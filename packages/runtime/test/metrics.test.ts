@@ -84,6 +84,14 @@ describe("health endpoints", () => {
     store.markStarted();
     expect((await get("/readyz")).text).toContain('"store/disk":"disk is gone"');
     expect((await get("/livez")).status).toBe(200);
+    // A warning is told, and is no reason against readiness.
+    let full: true | string = true;
+    broker.warn("room", () => full);
+    expect((await get("/readyz")).text).not.toContain("warnings");
+    full = "no room";
+    expect(JSON.parse((await get("/readyz")).text)).toMatchObject({ ok: false, warnings: { "broker/room": "no room" } });
+    expect((await broker.report("ready")).ok).toBe(true);
+    expect((await get("/livez")).text).not.toContain("warnings");
     broker.markDraining();
     expect((await get("/readyz")).text).toContain('"broker/draining":"draining"');
     expect((await get("/metrics")).text).toContain("sluice_process_event_loop_delay_seconds");
@@ -102,6 +110,7 @@ describe("health endpoints", () => {
     expect(await report).toEqual({
       ok: false,
       checks: { "proxy/started": "ok", "proxy/draining": "ok", "proxy/hung": "no answer from the check" },
+      warnings: {},
     });
   });
 });

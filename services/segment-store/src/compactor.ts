@@ -1,6 +1,7 @@
 import { BatchCursor } from "@sluice/core/log";
-import { codeOf, type Epoch } from "@sluice/core/model";
+import { codeOf, SluiceError, type Epoch } from "@sluice/core/model";
 import type { Clock, Logger, Timer } from "@sluice/runtime";
+import { failureFields } from "./disk/no-space.ts";
 import type { Engine } from "./engine.ts";
 import { fileOf } from "./journal/positions.ts";
 import type { StoreMetrics } from "./metrics.ts";
@@ -31,7 +32,9 @@ export class Compactor {
   /** Files with little in them, and since when. */
   readonly #waiting = new Map<number, number>();
   #timer: Timer | undefined;
-  #stopped = false;
+  readonly #stop = new AbortController();
+  /** A full disk has been told of: it is not told again until a run went well. */
+  #toldFull = false;
 
   constructor(options: CompactorOptions) {
     this.#options = options;
@@ -44,16 +47,17 @@ export class Compactor {
   }
 
   stop(): void {
-    this.#stopped = true;
+    this.#stop.abort(new SluiceError("SHUTTING_DOWN", "the storage node stops"));
     this.#timer?.cancel();
   }
 
   async #run(): Promise<void> {
     const { engine } = this.#options;
-    if (engine.failed || this.#stopped) return;
+    if (engine.failed || this.#stop.signal.aborted) return;
     try {
       await this.#compact();
       await engine.reclaim();
+      this.#toldFull = false;
     } finally {
       this.#arm();
     }
@@ -74,7 +78,8 @@ export class Compactor {
       try {
         await this.#empty(fileNumber);
       } catch (error) {
-        logger.warn("journal file not compacted", { file: fileNumber, code: codeOf(error), err: error });
+        if (this.#stop.signal.aborted) return;
+        logger.warn("journal file not compacted", { file: fileNumber, ...failureFields(error) });
       }
     }
     const inUse = new Set(engine.compactable());
@@ -90,13 +95,19 @@ export class Compactor {
   }
   #arm(): void {
     this.#timer?.cancel();
-    if (this.#waiting.size === 0 || this.#stopped) return;
+    if (this.#waiting.size === 0 || this.#stop.signal.aborted) return;
     const { clock, waitMs } = this.#options;
-    this.#timer = clock.setTimer(waitMs, () => this.runSoon(), { unref: true });
+    this.#timer = clock.setTimer(waitMs, () => void this.runSoon(), { unref: true });
   }
-  /** For callers that do not wait: a failure is logged, and the next run tries again. */
-  runSoon(): void {
-    this.run().catch((err: unknown) => this.#options.logger.warn("journal not compacted", { code: codeOf(err), err }));
+  /** For callers that need not know: a failure is logged, and the next run tries again. */
+  async runSoon(): Promise<void> {
+    try {
+      await this.run();
+    } catch (error) {
+      const isFull = codeOf(error) === "DISK_FULL";
+      if (!isFull || !this.#toldFull) this.#options.logger.warn("journal not compacted", failureFields(error));
+      this.#toldFull ||= isFull;
+    }
   }
 
   async #empty(fileNumber: number): Promise<void> {
@@ -148,12 +159,20 @@ export class Compactor {
     payload: Uint8Array,
   ): Promise<void> {
     const { journal } = this.#options.engine;
+    const { signal } = this.#stop;
     return new Promise((resolve, reject) => {
-      if (journal.failed) reject(new Error("the journal has failed"));
+      if (journal.failed) reject(new SluiceError("IO_FAILED", "the journal has failed"));
+      // A full disk may keep it for as long as it is full: a stop does not wait.
+      const onStop = (): void => reject(signal.reason as Error);
+      if (signal.aborted) return onStop();
+      signal.addEventListener("abort", onStop, { once: true });
       journal.write(
         0,
         { kind: "append", segmentNumber, epoch, firstOffset, lastOffset, lac, appendMs, recovery: false, copy: true, payload },
-        resolve,
+        () => {
+          signal.removeEventListener("abort", onStop);
+          resolve();
+        },
       );
     });
   }

@@ -1,4 +1,5 @@
 import { statfs } from "node:fs/promises";
+import { codeOf } from "@sluice/core/model";
 import { Repeater, type Clock, type Logger } from "@sluice/runtime";
 import type { JournalFiles } from "./journal/files.ts";
 import type { ReplicaHost } from "./replica-host.ts";
@@ -9,8 +10,10 @@ export const pressure = {
   rollFrom: 0.6,
   /** Warned about; uploads come first. */
   warnFrom: 0.85,
-  /** Appends are refused with a retriable error; reads, recovery and uploads go on. */
+  /** Appends are refused with a retriable error; reads, recovery and uploads go on ... */
   refuseFrom: 0.95,
+  /** ... until less is in use: at one mark alone a node would open and close with every file that an upload frees. */
+  acceptBelow: 0.94,
 } as const;
 /** A segment below this is not worth a roll, bytes. */
 const ROLL_BYTES_MIN = 1024 * 1024;
@@ -28,6 +31,10 @@ export interface DiskPressureOptions {
   readonly intervalMs: number;
   /** Space has become short. */
   readonly onShort?: () => void;
+  /** A write waits for room, whatever the counts of the file system say (quota, inodes). */
+  readonly waitsForRoom?: () => boolean;
+  /** Called at each look: tells the cluster whether this node is full. What failed is told at the next look. */
+  readonly tellFull?: (full: boolean) => Promise<void>;
   /** Bytes of the file system; for tests a fixed answer. */
   readonly space?: () => Promise<{ readonly totalBytes: number; readonly freeBytes: number }>;
 }
@@ -57,7 +64,16 @@ export class DiskPressure {
   }
   /** From the warning on: uploads come first. */
   get isHigh(): boolean {
-    return this.level === "warn" || this.level === "refuse";
+    return this.level === "warn" || this.isFull;
+  }
+  /** Appends and new segments are refused. */
+  get isFull(): boolean {
+    return this.level === "refuse";
+  }
+  /** For a person. */
+  toString(): string {
+    const room = `${this.freeBytes} of ${this.capacityBytes} bytes free`;
+    return this.isFull ? `disk full: appends and new segments are refused, ${room}` : room;
   }
   /** The disk refused a write: no need to look. */
   full(): void {
@@ -72,10 +88,21 @@ export class DiskPressure {
     this.capacityBytes = capacityBytes === 0 ? disk.totalBytes : Math.min(capacityBytes, disk.totalBytes);
     this.freeBytes = Math.max(0, Math.min(disk.freeBytes + spare, capacityBytes === 0 ? Number.MAX_SAFE_INTEGER : capacityBytes - used));
     const share = this.capacityBytes === 0 ? 0 : 1 - this.freeBytes / this.capacityBytes;
-    this.#enter(
-      share >= pressure.refuseFrom ? "refuse" : share >= pressure.warnFrom ? "warn" : share >= pressure.rollFrom ? "roll" : "low",
-    );
+    this.#enter(this.#levelOf(share));
     if (share >= pressure.rollFrom) this.#askRoll();
+    await this.#tell();
+  }
+  #levelOf(share: number): PressureLevel {
+    const refuseFrom = this.isFull ? pressure.acceptBelow : pressure.refuseFrom;
+    if (share >= refuseFrom || this.#options.waitsForRoom?.() === true) return "refuse";
+    return share >= pressure.warnFrom ? "warn" : share >= pressure.rollFrom ? "roll" : "low";
+  }
+  async #tell(): Promise<void> {
+    try {
+      await this.#options.tellFull?.(this.isFull);
+    } catch (error) {
+      this.#options.logger.debug("the cluster could not be told of the disk", { isFull: this.isFull, code: codeOf(error) });
+    }
   }
 
   #enter(level: PressureLevel): void {
@@ -88,7 +115,7 @@ export class DiskPressure {
     const wasLow = this.level === "low";
     this.level = level;
     if (wasLow) this.#options.onShort?.();
-    host.setDiskFull(level === "refuse");
+    host.setDiskFull(this.isFull);
   }
 
   /** One at a time: the largest segment that is open here. */

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { crc32c } from "@sluice/codec";
 import { journalSalt } from "@sluice/core/journal";
-import { limits } from "@sluice/core/model";
+import { limits, SluiceError } from "@sluice/core/model";
 import type { Timers } from "@sluice/core/model";
 import { producerTables } from "@sluice/core/producer";
 import { forgetTombstones, type ReplicaMutants } from "@sluice/core/replica";
@@ -9,6 +9,7 @@ import type { Clock, Logger } from "@sluice/runtime";
 import type { Disk } from "./disk/disk.ts";
 import { hasFailedMarker, writeFailedMarker } from "./disk/format.ts";
 import type { Format } from "./disk/format.ts";
+import { failureFields, withRoom } from "./disk/no-space.ts";
 import { encodeCheckpoint, writeCheckpoint } from "./journal/checkpoint.ts";
 import { JournalFiles } from "./journal/files.ts";
 import { Journal } from "./journal/journal.ts";
@@ -54,6 +55,8 @@ export interface EngineOptions {
   readonly timers: Timers;
   readonly metrics: StoreMetrics;
   readonly limits: EngineLimits;
+  /** While it opens: its first write waits for room. */
+  readonly onNoSpace?: () => void;
   /** Planted bugs, for tests alone. */
   readonly mutants?: ReplicaMutants;
 }
@@ -87,6 +90,7 @@ export class Engine {
       queuedBytesMax: options.limits.queuedBytesMax,
     });
     this.host.onFailed = (error) => this.#failed(error);
+    if (options.onNoSpace !== undefined) this.host.onNoSpace = options.onNoSpace;
     this.#journal = new Journal(
       {
         files,
@@ -183,17 +187,19 @@ export class Engine {
     this.#writtenSinceCheckpoint = 0;
     const began = clock.monotonicMs();
     let parts: Uint8Array[] = [];
-    const place = await new Promise<JournalPlace>((resolve) => {
+    const place = await new Promise<JournalPlace | undefined>((resolve) => {
       this.#journal.atBoundary((at) => {
+        if (at === undefined) return resolve(undefined);
         forgetTombstones(this.host.state, this.#options.limits.tombstonesMax);
         parts = encodeCheckpoint(at, this.host.checkpoint(), crc32c);
         resolve(at);
       });
     });
     // The group that ends at the boundary must be on disk before the checkpoint says so.
-    await this.#journal.settledUpTo(place.lastLsn);
+    const durable = place !== undefined && (await this.#journal.settledUpTo(place.lastLsn));
     if (this.#journal.failed) return;
-    await writeCheckpoint(disk, join(folder, "checkpoints"), place, parts);
+    if (!durable) throw new SluiceError("DISK_FULL", "no room on the disk for the journal that a checkpoint ends");
+    await withRoom("a checkpoint", () => writeCheckpoint(disk, join(folder, "checkpoints"), place, parts));
     this.#checkpointFile = place.fileNumber;
     const bytes = parts.reduce((n, p) => n + p.length, 0);
     metrics.checkpoint((clock.monotonicMs() - began) / 1000, bytes);
@@ -203,7 +209,7 @@ export class Engine {
   #wrote(bytes: number): void {
     this.#writtenSinceCheckpoint += bytes;
     if (this.#writtenSinceCheckpoint < this.#options.limits.checkpointBytes || this.#checkpointing !== undefined) return;
-    this.checkpoint().catch((err: unknown) => this.#options.logger.error("checkpoint failed", { err }));
+    this.checkpoint().catch((err: unknown) => this.#options.logger.error("checkpoint failed", failureFields(err)));
   }
 
   /** Files behind the checkpoint in which nothing lives are free again. Returns how many. */
@@ -244,7 +250,7 @@ export class Engine {
     // A full disk is not waited for.
     const { clock, timers } = this.#options;
     const over = new AbortController();
-    if (!this.failed && !this.host.state.diskFull)
+    if (!this.failed && !this.host.state.diskFull && !this.#journal.waitsForRoom)
       await Promise.race([this.checkpoint(), clock.sleep(timers.shutdownMs, over.signal)]).catch(() => undefined);
     over.abort();
     await this.#journal.close();

@@ -24,6 +24,7 @@ export interface StoreGauges {
   freeBytes(): number;
   segments(status: ReplicaStatus): number;
   failed(): boolean;
+  diskFull(): boolean;
 }
 const statuses: readonly ReplicaStatus[] = ["OPEN", "FENCED", "FENCED_EMPTY", "REBUILD", "SEALED", "INCOMPLETE", "FAILED", "DELETED"];
 const SYNC_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
@@ -52,6 +53,9 @@ export function createStoreMetrics(m: Metrics, gauges: StoreGauges): StoreMetric
   m.gauge("sluice_store_journal_live_bytes", "Bytes in them that are still wanted.", { collect: () => gauges.liveBytes() });
   m.gauge("sluice_store_journal_queued_bytes", "Bytes that wait for a flush.", { collect: () => gauges.queuedBytes() });
   m.gauge("sluice_store_disk_free_bytes", "Free space on the disk of the journal.", { collect: () => gauges.freeBytes() });
+  m.gauge("sluice_store_disk_full_count", "1 = no room: appends and new segments are refused, what is here is served.", {
+    collect: () => (gauges.diskFull() ? 1 : 0),
+  });
   m.gauge("sluice_store_failed_count", "1 = the journal has failed: the node must be replaced.", {
     collect: () => (gauges.failed() ? 1 : 0),
   });

@@ -31,7 +31,8 @@ export class ReplicaHost {
   readonly locations: LocationTable;
   readonly #options: ReplicaHostOptions;
   readonly #origins = new Map<number, AppendedListener>();
-  readonly #controls = new Map<number, (answers: readonly ControlAnswer[]) => void>();
+  readonly #controls = new Map<number, PromiseWithResolvers<readonly ControlAnswer[]>>();
+  #stopping = false;
   readonly #out: ReplicaEffect[] = [];
   #nextOrigin = 1;
   #nextRef = 1;
@@ -69,6 +70,17 @@ export class ReplicaHost {
   }
   noSpace(): void {
     this.onNoSpace();
+    if (this.#stopping) this.#cutControls();
+  }
+  /** From now on a call that waits for room on a full disk is given up: the node must be able to stop. */
+  stopWaiting(): void {
+    this.#stopping = true;
+    if (this.journal.waitsForRoom) this.#cutControls();
+  }
+  #cutControls(): void {
+    const reason = new SluiceError("SHUTTING_DOWN", "the storage node stops, and its disk is full");
+    for (const call of this.#controls.values()) call.reject(reason);
+    this.#controls.clear();
   }
 
   /** A connection whose appends are answered to `listener`. */
@@ -96,11 +108,13 @@ export class ReplicaHost {
       return Promise.reject(new SluiceError("OVERLOADED", `${this.#controls.size} control calls wait for the disk`));
     if (this.journal.queuedBytes > this.#options.queuedBytesMax)
       return Promise.reject(new SluiceError("OVERLOADED", `${this.journal.queuedBytes} bytes wait for the disk`));
+    if (this.#stopping && this.journal.waitsForRoom)
+      return Promise.reject(new SluiceError("SHUTTING_DOWN", "the storage node stops, and its disk is full"));
     const ref = this.#nextRef++;
-    return new Promise((resolve) => {
-      this.#controls.set(ref, resolve);
-      this.#step({ kind: "control", ref, nowMs: this.#options.clock.wallMs(), requests });
-    });
+    const call = Promise.withResolvers<readonly ControlAnswer[]>();
+    this.#controls.set(ref, call);
+    this.#step({ kind: "control", ref, nowMs: this.#options.clock.wallMs(), requests });
+    return call.promise;
   }
 
   /** The whole state as a checkpoint holds it. */
@@ -133,9 +147,9 @@ export class ReplicaHost {
         this.#origins.get(e.origin)?.(e.answers);
         break;
       case "answer": {
-        const resolve = this.#controls.get(e.ref);
+        const call = this.#controls.get(e.ref);
         this.#controls.delete(e.ref);
-        resolve?.(e.answers);
+        call?.resolve(e.answers);
         break;
       }
       case "dropped":

@@ -23,6 +23,7 @@ import { FolderLock, openFormat, type Format } from "./disk/format.ts";
 import { Engine, engineLimits, type EngineLimits } from "./engine.ts";
 import { storeHandlers } from "./handlers/index.ts";
 import { StoreLinkServer } from "./link-server.ts";
+import { FullMark } from "./full-mark.ts";
 import { createStoreMetrics, type StoreMetrics } from "./metrics.ts";
 import { registerNode } from "./node-record.ts";
 import { SegmentDuty } from "./offload/duty.ts";
@@ -83,9 +84,12 @@ class SegmentStoreProcess implements SegmentStore {
       freeBytes: () => this.#parts?.pressure.freeBytes ?? 0,
       segments: (status) => [...(engine()?.host.state.byNumber.values() ?? [])].filter((s) => s.status === status).length,
       failed: () => engine()?.failed ?? false,
+      diskFull: () => this.#parts?.pressure.isFull ?? false,
     });
     options.health.ready("membership", () => this.#parts?.membership.record !== undefined || "not registered");
     options.health.ready("journal", () => engine()?.failed !== true || "the journal has failed: replace the node");
+    // No reason against readiness: it serves what it has, and its votes and uploads are what frees room.
+    options.health.warn("disk", () => this.#parts?.pressure.isFull !== true || this.#parts.pressure.toString());
   }
   get incarnation(): string | undefined {
     return this.#parts?.format.incarnation;
@@ -120,6 +124,7 @@ class SegmentStoreProcess implements SegmentStore {
         timers,
         metrics: this.#metrics,
         limits: { ...engineLimits, ...this.#options.limits },
+        onNoSpace: () => health.markWaiting("room on the disk"),
         ...(this.#options.mutants !== undefined && { mutants: this.#options.mutants }),
       });
       health.markWaiting("the metadata store");
@@ -177,6 +182,7 @@ class Parts {
     const { environment, identity } = options;
     const { clock, random, logger, timers, store, keys, objectStore } = environment;
     const { host } = engine;
+    const mark = new FullMark(() => this.membership);
     this.pressure = new DiskPressure({
       folder: options.folder,
       capacityBytes: options.capacityBytes,
@@ -185,7 +191,9 @@ class Parts {
       clock,
       logger,
       intervalMs: timers.diskCheckMs,
-      onShort: () => compactor.runSoon(),
+      onShort: () => void compactor.runSoon(),
+      waitsForRoom: () => engine.journal.waitsForRoom,
+      tellFull: (full) => mark.set(full),
     });
     host.onNoSpace = () => this.pressure.full();
     const context: LinkContext = {
@@ -278,14 +286,11 @@ class Parts {
       timers,
       uploadsMax: () => (this.pressure.isHigh ? UPLOADS_UNDER_PRESSURE : (options.uploadsMax ?? 1)),
       takeOverMs: options.takeOverMs ?? timers.offloadTakeOverMs,
-      onDropped: async () => {
-        await compactor.run();
-      },
+      onDropped: () => compactor.runSoon(),
       ...(options.mutants !== undefined && { mutants: options.mutants }),
     });
     this.#lifecycle = new Lifecycle({ name: "segment-store", logger, clock, drainMs: timers.shutdownMs }).add(
       { name: "engine", stop: () => engine.close() },
-      { name: "compactor", stop: () => compactor.stop() },
       { name: "disk pressure", start: () => this.pressure.start(), stop: () => this.pressure.stop() },
       { name: "view", start: () => view.start(), stop: () => view.close() },
       { name: "data link", start: () => this.#link.start(), stop: () => this.#link.stop() },
@@ -310,6 +315,9 @@ class Parts {
       { name: "membership", start: () => this.membership.start(), stop: () => this.membership.close() },
       { name: "controller link", start: () => controller.start(), stop: () => controller.stop() },
       { name: "segment duty", start: () => duty.start(), stop: () => duty.stop() },
+      // The duty waits for the compactor and for control calls; on a full disk those would wait for room.
+      { name: "compactor", stop: () => compactor.stop() },
+      { name: "control calls", stop: () => host.stopWaiting() },
     );
   }
   #makeMembership(): Membership {
@@ -335,6 +343,9 @@ class Parts {
         incarnation: format.incarnation,
         get capacityBytes(): number {
           return pressure.capacityBytes;
+        },
+        get diskFull(): boolean {
+          return pressure.isFull;
         },
         get endpoints(): Endpoints {
           return endpoints();

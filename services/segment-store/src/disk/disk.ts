@@ -151,10 +151,14 @@ export const nodeDisk: Disk = {
     try {
       for (const part of parts) await handle.writeFile(part);
       await handle.sync();
-    } finally {
       await handle.close();
+      await rename(temporary, path);
+    } catch (error) {
+      await handle.close().catch(() => undefined);
+      // Half of a file would take the room that a full disk has not got.
+      await rm(temporary, { force: true }).catch(() => undefined);
+      throw error;
     }
-    await rename(temporary, path);
     await syncDirectory(dirname(path));
   },
   async remove(path) {

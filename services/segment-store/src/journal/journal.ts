@@ -3,6 +3,7 @@ import type { JournalEntry } from "@sluice/core/journal";
 import type { Crc32c } from "@sluice/core/log";
 import { limits } from "@sluice/core/model";
 import type { Clock, Timer } from "@sluice/runtime";
+import { isNoSpace } from "../disk/no-space.ts";
 import type { JournalFile, JournalFiles } from "./files.ts";
 import { GroupBuilder } from "./group.ts";
 import type { BuiltGroup } from "./group.ts";
@@ -88,9 +89,11 @@ export class Journal {
   #lastWasMark = true;
   #markTimer: Timer | undefined;
   #idle: (() => void)[] = [];
+  #waitsForRoom = false;
+  readonly #roomWait = new AbortController();
   #waiting: { readonly lsn: number; readonly resolve: () => void }[] = [];
   /** Asked for by a checkpoint: called when a group has taken everything that was queued. */
-  #boundary: ((group: JournalPlace) => void) | undefined;
+  #boundary: ((group: JournalPlace | undefined) => void) | undefined;
 
   constructor(options: JournalOptions, start: JournalPlace) {
     this.#options = options;
@@ -139,23 +142,35 @@ export class Journal {
     this.#markTimer?.cancel();
     await this.#run();
   }
-  /** Resolves when nothing is queued or in flight. */
+  /** A write found the disk full and is tried again until there is room. */
+  get waitsForRoom(): boolean {
+    return this.#waitsForRoom;
+  }
+  /** Resolves when nothing is queued or in flight, or when what is waits for room on a full disk: nobody knows for how long. */
   async settled(): Promise<void> {
-    if (this.#failed || (!this.#flushing && this.#queue.length === 0)) return;
+    if (this.#failed || this.#waitsForRoom || (!this.#flushing && this.#queue.length === 0)) return;
     await new Promise<void>((resolve) => this.#idle.push(resolve));
   }
-  /** Resolves when the group with this LSN is on disk, or the journal has failed. */
-  async settledUpTo(lsn: number): Promise<void> {
-    if (this.#syncedUpTo >= lsn || this.#failed) return;
+  /** True once the group with this LSN is on disk; false when the journal has failed, or waits for room. */
+  async settledUpTo(lsn: number): Promise<boolean> {
+    if (!this.#isWaited(lsn)) return this.#syncedUpTo >= lsn;
     await new Promise<void>((resolve) => this.#waiting.push({ lsn, resolve }));
+    return this.#syncedUpTo >= lsn;
+  }
+  #isWaited(lsn: number): boolean {
+    return this.#syncedUpTo < lsn && !this.#failed && !this.#waitsForRoom;
   }
   #wake(): void {
-    const still = this.#waiting.filter((w) => this.#syncedUpTo < w.lsn && !this.#failed);
+    const still = this.#waiting.filter((w) => this.#isWaited(w.lsn));
     for (const w of this.#waiting) if (!still.includes(w)) w.resolve();
     this.#waiting = still;
   }
-  /** Calls back at a point where every entry written so far is in a group, and none is half way: with the place after that group, before it is durable. */
-  atBoundary(fn: (place: JournalPlace) => void): void {
+  /**
+   * Calls back at a point where every entry written so far is in a group, and none is half way: with the place after that group, before it is durable.
+   * undefined = the journal waits for room, or has failed.
+   */
+  atBoundary(fn: (place: JournalPlace | undefined) => void): void {
+    if (this.#waitsForRoom || this.#failed) return fn(undefined);
     this.#boundary = fn;
     this.#lastWasMark = false;
     if (!this.#flushing) void this.#run();
@@ -163,6 +178,9 @@ export class Journal {
   async close(): Promise<void> {
     this.#closing = true;
     await this.settled();
+    // On a full disk: the try under way ends first, so that nothing is written behind the end.
+    this.#roomWait.abort();
+    while (this.#flushing && !this.#closed) await new Promise<void>((resolve) => this.#idle.push(resolve));
     this.#closed = true;
     this.#markTimer?.cancel();
   }
@@ -182,7 +200,7 @@ export class Journal {
       this.#fail(error);
     } finally {
       this.#flushing = false;
-      if (this.#queue.length === 0) for (const resolve of this.#idle.splice(0)) resolve();
+      if (this.#queue.length === 0) this.#wakeIdle();
     }
   }
   #armMark(): void {
@@ -194,7 +212,8 @@ export class Journal {
     this.#failed = true;
     this.#queue = [];
     this.#queuedBytes = 0;
-    this.#boundary = undefined;
+    this.#waitsForRoom = false;
+    this.#giveUpBoundary();
     this.#options.listener.failed(error);
     this.#wake();
   }
@@ -208,7 +227,7 @@ export class Journal {
       await file.writeDurably([ZEROS.subarray(0, bytes)], from);
     } catch (error) {
       // No room for more than is needed: the groups will find out when it is needed. Only zeros were at stake.
-      if ((error as { code?: string }).code !== "ENOSPC") throw error;
+      if (!isNoSpace(error)) throw error;
     }
   }
 
@@ -247,20 +266,34 @@ export class Journal {
   /** Stopped on a full disk: what waits was never acknowledged, and the next start finds the journal as it is. */
   #giveUp(): Promise<never> {
     this.#closed = true;
-    for (const resolve of this.#idle.splice(0)) resolve();
+    this.#wakeIdle();
     return Promise.withResolvers<never>().promise;
+  }
+  #giveUpBoundary(): void {
+    const boundary = this.#boundary;
+    this.#boundary = undefined;
+    boundary?.(undefined);
+  }
+  #wakeIdle(): void {
+    for (const resolve of this.#idle.splice(0)) resolve();
   }
   /** Tries again for as long as the disk is full; every other error is final. */
   async #whileNoSpace<T>(work: () => Promise<T>): Promise<T> {
     const { clock, listener } = this.#options;
     for (;;) {
       try {
-        return await work();
+        const done = await work();
+        this.#waitsForRoom = false;
+        return done;
       } catch (error) {
-        if ((error as { code?: string }).code !== "ENOSPC" || this.#closed) throw error;
+        if (!isNoSpace(error) || this.#closed) throw error;
+        this.#waitsForRoom = true;
         listener.noSpace();
+        this.#giveUpBoundary();
+        this.#wake();
         if (this.#closing) return this.#giveUp();
-        await clock.sleep(NO_SPACE_RETRY_MS);
+        this.#wakeIdle();
+        await clock.sleep(NO_SPACE_RETRY_MS, this.#roomWait.signal).catch(() => undefined);
       }
     }
   }
