@@ -290,7 +290,7 @@ describe("processes", () => {
       expect([codeOf(late), messageOf(late)]).toEqual(["NOT_ENOUGH_REPLICAS", expect.stringContaining("Fewer than two storage nodes")]);
       await until("status shows it", 15_000, async () => {
         const { out } = await run(["status"]);
-        return out.includes("take no records: storage nodes 1 of at least 2") || out;
+        return out.includes("take no records: storage nodes 1 of at least 2 (NOT_ENOUGH_REPLICAS)") || out;
       });
       producer.child.kill("SIGINT");
       await producer.until("interrupted: 2 records are not acknowledged yet");

@@ -60,6 +60,8 @@ const NEXT_COMMANDS: Partial<Record<ErrorCode, Hint>> = {
   COORDINATOR_NOT_AVAILABLE: (_, type) =>
     `No coordinator serves the group now. See which run: ${type("status")}; start one, or wait, and try again`,
   NOT_ENOUGH_REPLICAS: (_, type) => `At least two storage nodes must run. See which do: ${type("status")}; start them, and try again`,
+  DISK_FULL: (_, type) =>
+    `No room on the disks of the storage nodes. See which: ${type("status")}; make room (docs/operations.md, "When disks are full"), and try again`,
   UNREACHABLE: () => `Start a server: ${typed("standalone")}; or name another: --endpoint HOST:PORT, or SLUICE_ENDPOINT`,
 };
 

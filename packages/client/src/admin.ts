@@ -69,7 +69,7 @@ export function createAdmin(call: Call): Admin {
     },
     async describeCluster(options) {
       const c = await call((link, o) => link.admin.describeCluster({}, o), options);
-      const { clusterId, generation, controller, topics, partitions, partitionsOffline, partitionsUnwritable } = c;
+      const { clusterId, generation, controller, topics, partitions, partitionsOffline, partitionsUnwritable, unwritableReason } = c;
       return {
         clusterId,
         generation,
@@ -79,6 +79,7 @@ export function createAdmin(call: Call): Admin {
         partitions,
         partitionsOffline,
         partitionsUnwritable,
+        unwritableReason,
       };
     },
     listOffsets: (topic, position, options) => listOffsets(call, topic, position, options?.partitions, options),
@@ -149,4 +150,5 @@ const memberInfo = (m: MemberDescription): MemberInfo => ({
   endpoints: m.endpoints,
   version: m.version,
   draining: m.draining,
+  diskFull: m.diskFull,
 });

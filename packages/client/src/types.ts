@@ -246,8 +246,10 @@ export interface ClusterDescription {
   readonly partitions: number;
   /** Partitions that no broker serves now. */
   readonly partitionsOffline: number;
-  /** Partitions that take no records now: without a broker, or with fewer than two storage nodes in the cluster. */
+  /** Partitions that take no records now: without a broker, or with fewer than two storage nodes in the cluster that have room. */
   readonly partitionsUnwritable: number;
+  /** Why no partition takes records: `NOT_ENOUGH_REPLICAS` or `DISK_FULL`; empty when there is no reason for all of them. */
+  readonly unwritableReason: string;
 }
 export interface MemberInfo {
   readonly service: string;
@@ -257,6 +259,8 @@ export interface MemberInfo {
   readonly endpoints: Readonly<Record<string, string>>;
   readonly version: string;
   readonly draining: boolean;
+  /** A storage node without room on its disk: it serves what it has and takes nothing new. */
+  readonly diskFull: boolean;
 }
 export interface PartitionOffset {
   readonly partition: number;

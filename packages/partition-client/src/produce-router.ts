@@ -47,6 +47,8 @@ export interface ProduceRouterOptions {
   readonly links: BrokerLinks;
   /** Bytes of calls without an outcome, sent or held; more are refused with OVERLOADED. */
   readonly heldBytesMax: number;
+  /** Why nobody could store anything now, as far as the metadata knows: told when no attempt has found out. */
+  readonly unwritable?: () => ErrorCode | undefined;
 }
 
 interface Pending extends ProduceCall {
@@ -92,6 +94,7 @@ const NOT_STORED: ReadonlySet<ErrorCode> = new Set([
   "NOT_OWNER",
   "PARTITION_RECOVERING",
   "NOT_ENOUGH_REPLICAS",
+  "DISK_FULL",
   "LINK_DOWN",
   "SHUTTING_DOWN",
   "OVERLOADED",
@@ -100,7 +103,7 @@ const NOT_STORED: ReadonlySet<ErrorCode> = new Set([
 const UNCERTAIN: ReadonlySet<ErrorCode> = new Set(["OUTCOME_UNKNOWN", "TIMED_OUT"]);
 
 /** Causes that tell a caller whose time is over, and whose batch is not stored, more than that it is over. */
-const EXPLAINS: ReadonlySet<ErrorCode> = new Set(["NOT_ENOUGH_REPLICAS"]);
+const EXPLAINS: ReadonlySet<ErrorCode> = new Set(["NOT_ENOUGH_REPLICAS", "DISK_FULL"]);
 
 /** Sends batches to the owners of their partitions and holds them, within their deadlines, while a partition moves. */
 export class ProduceRouter {
@@ -295,9 +298,11 @@ export class ProduceRouter {
   }
 
   #expire(lane: Lane, call: Pending): void {
-    // One that was not sent waited behind those that were, or there was nobody to send it to.
-    const cause =
-      call.cause ?? lane.cause ?? (this.#options.links.ownerOf(call.partition) === undefined ? "PARTITION_RECOVERING" : "LINK_DOWN");
+    // One that was not sent waited behind those that were, or for room on the link to the owner, or there was nobody to send it to.
+    const { links, unwritable } = this.#options;
+    let cause = call.cause ?? lane.cause;
+    if (cause === undefined || !EXPLAINS.has(cause)) cause = unwritable?.() ?? cause;
+    cause ??= links.ownerOf(call.partition) === undefined ? "PARTITION_RECOVERING" : "LINK_DOWN";
     const certain = EXPLAINS.has(cause) ? cause : "TIMED_OUT";
     this.#finish(call, failure(call.uncertain ? "OUTCOME_UNKNOWN" : certain, 0, cause));
   }

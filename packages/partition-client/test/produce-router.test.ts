@@ -7,12 +7,12 @@ import { a, b, bytesOf, c, FakeLink, FakeLinks, partition } from "./support/fake
 
 type Outcome = number | ErrorCode;
 
-function setup(heldBytesMax = 1_000) {
+function setup(heldBytesMax = 1_000, unwritable?: () => ErrorCode | undefined) {
   const clock = new ManualClock();
   const links = new FakeLinks();
   const first = new FakeLink();
   links.up.set(a, first);
-  const router = new ProduceRouter({ clock, timers, links: links.links, heldBytesMax });
+  const router = new ProduceRouter({ clock, timers, links: links.links, heldBytesMax, ...(unwritable && { unwritable }) });
   const outcomes: [string, Outcome][] = [];
   const causes = new Map<string, ErrorCode | undefined>();
   const produce = (name: string, options: { idempotent?: boolean; deadlineMs?: number; trace?: Uint8Array } = {}): void =>
@@ -211,6 +211,36 @@ describe("produce router", () => {
     );
     expect(router.heldBytes).toBe(0);
     expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("full disks are waited for, and told when the time is over", () => {
+    const { clock, first, produce, prove, outcomes } = setup();
+    prove();
+    produce("kept", { deadlineMs: 500 });
+    produce("late", { deadlineMs: 500 });
+    first.refuse("DISK_FULL");
+    first.refuse("DISK_FULL");
+    expect(outcomes).toEqual([]);
+    clock.advance(50);
+    first.ok(1);
+    first.refuse("DISK_FULL");
+    clock.advance(600);
+    first.refuse("DISK_FULL");
+    expect(Object.fromEntries(outcomes)).toEqual({ kept: 1, late: "DISK_FULL" });
+  });
+
+  test("what no attempt has found out the metadata may know: a call that waited for room on the link is told why there was none", () => {
+    let reason: ErrorCode | undefined = "DISK_FULL";
+    const { clock, first, produce, prove, outcomes, causes } = setup(1_000, () => reason);
+    prove();
+    first.writable = false;
+    produce("waited", { deadlineMs: 500 });
+    clock.advance(600);
+    reason = undefined;
+    produce("as before", { deadlineMs: 500 });
+    clock.advance(600);
+    expect(Object.fromEntries(outcomes)).toEqual({ waited: "DISK_FULL", "as before": "TIMED_OUT" });
+    expect(causes.get("as before")).toBe("LINK_DOWN");
   });
 
   test("what a call was held for is told when its time is over", () => {

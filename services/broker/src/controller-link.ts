@@ -14,13 +14,22 @@ export interface ControllerLinkOptions {
   readonly load: () => { readonly appendBytesPerSecond: number; readonly openPartitions: number };
   readonly onSuspects: (suspects: ReadonlySet<string>) => void;
 }
-/** Reports about one member are joined for this long, ms. */
-const REPORT_QUIET_MS = 200;
+/**
+ * A peer is not reported again for this long, ms: doubled from the first to the largest for as long as the same is seen of the same instance. The controller
+ * looks at the first report; what goes on and on (a node that refuses) is told seldom.
+ */
+const REPORT_QUIET_FIRST_MS = 200;
+const REPORT_QUIET_LARGEST_MS = 10_000;
+interface Reported {
+  readonly what: string;
+  readonly atMs: number;
+  readonly quietMs: number;
+}
 
 /** Heartbeats to the leading controller, reports of peers that died, and the request to be relieved of all partitions. */
 export class ControllerLink {
   readonly #options: ControllerLinkOptions;
-  readonly #reported = new Map<string, number>();
+  readonly #reported = new Map<string, Reported>();
   #client: RpcClient<typeof ControllerService> | undefined;
   #address: string | undefined;
   #timer: Timer | undefined;
@@ -40,14 +49,27 @@ export class ControllerLink {
 
   /** A peer's link was reset or refused: the controller looks at once. */
   report(service: ServiceKind, id: MemberId, reason: string): void {
-    const { clock, view, timers, identity, logger } = this.#options;
+    const { view, timers, identity, logger } = this.#options;
     const member = view.member(service, id);
-    const now = clock.monotonicMs();
-    if (member === undefined || now - (this.#reported.get(`${service}/${id}`) ?? -Infinity) < REPORT_QUIET_MS) return;
-    this.#reported.set(`${service}/${id}`, now);
+    if (member === undefined || !this.#isDue(`${service}/${id}`, `${member.instance} ${reason}`)) return;
     this.#leader()
       ?.reportPeer({ service, id, instance: member.instance, reporter: identity.id, reason }, { timeoutMs: timers.controlCallTimeoutMs })
       .catch((error: unknown) => logger.debug("peer report not delivered", { peer: id, code: codeOf(error) }));
+  }
+
+  #isDue(peer: string, what: string): boolean {
+    const now = this.#options.clock.monotonicMs();
+    const before = this.#reported.get(peer);
+    const sinceMs = before === undefined ? Infinity : now - before.atMs;
+    if (before !== undefined && sinceMs < (before.what === what ? before.quietMs : REPORT_QUIET_FIRST_MS)) return false;
+    // Nothing for twice the pause: that one was over, this is a new one.
+    const goesOn = before?.what === what && sinceMs < 2 * before.quietMs;
+    this.#reported.set(peer, {
+      what,
+      atMs: now,
+      quietMs: goesOn ? Math.min(2 * before.quietMs, REPORT_QUIET_LARGEST_MS) : REPORT_QUIET_FIRST_MS,
+    });
+    return true;
   }
 
   /** Partitions that the controller has still assigned here; undefined when it does not answer. */

@@ -17,11 +17,23 @@ export interface BrokerMetrics {
 
 export function createBrokerMetrics(
   metrics: Metrics,
-  live: { readonly partitions: () => number; readonly serving: () => number; readonly subscriptions: () => number },
+  live: {
+    readonly partitions: () => number;
+    readonly serving: () => number;
+    readonly starved: () => number;
+    readonly subscriptions: () => number;
+  },
 ): BrokerMetrics {
   meterSlabs(metrics, "broker");
   metrics.gauge("sluice_broker_partitions_count", "Partitions assigned to this broker.", { collect: live.partitions });
   metrics.gauge("sluice_broker_partitions_serving_count", "Partitions that this broker owns and serves.", { collect: live.serving });
+  metrics.gauge(
+    "sluice_broker_partitions_starved_count",
+    "Partitions here that can store nothing: too few storage nodes, or no room on them.",
+    {
+      collect: live.starved,
+    },
+  );
   metrics.gauge("sluice_broker_tail_subscriptions_count", "Tail subscriptions of proxies.", { collect: live.subscriptions });
   return {
     appendBytes: metrics.counter("sluice_broker_append_bytes_total", "Bytes of batches taken for append."),

@@ -261,7 +261,8 @@ export class Ownership {
         incarnation: member.incarnation,
         zone: member.zone,
         freeBytes: member.capacityBytes ?? 1,
-        suspect: this.#suspects.has(member.id),
+        // Without room it would refuse. It may be asked all the same when there are too few others.
+        suspect: this.#suspects.has(member.id) || member.diskFull === true,
       });
     }
     return out;

@@ -1,6 +1,7 @@
 import { codeOf, errorNumber, partitionKey, type PartitionId, type PartitionKey, type TopicRecord } from "@sluice/core/model";
 import {
   createPartition,
+  starvation,
   step,
   type AppendInput,
   type ControlAnswer,
@@ -92,6 +93,10 @@ export class PartitionHost {
   }
   get serving(): boolean {
     return this.#machine.role.kind === "serving";
+  }
+  /** It has too few storage nodes to store anything. */
+  get starved(): boolean {
+    return starvation(this.#machine) !== undefined;
   }
   get idle(): boolean {
     return this.#machine.role.kind === "idle" && this.#machine.txn === undefined;

@@ -65,6 +65,7 @@ class BrokerProcess implements Broker {
     const metrics = createBrokerMetrics(options.metrics, {
       partitions: () => parts()?.ownership.size ?? 0,
       serving: () => [...(parts()?.ownership.hosts ?? [])].filter((h) => h.serving).length,
+      starved: () => [...(parts()?.ownership.hosts ?? [])].filter((h) => h.starved).length,
       subscriptions: () => parts()?.proxyLinks.subscriptions ?? 0,
     });
     this.#shell = new ServiceShell({ ...options, build: (cluster, view) => new Parts(options, view, metrics, cluster) });

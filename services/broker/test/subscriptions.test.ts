@@ -65,7 +65,12 @@ const committed = (first: number, ...sizes: number[]): CommittedEffect => {
 };
 const subscriptions = (): Subscriptions =>
   new Subscriptions(
-    createBrokerMetrics(createMetrics({ service: "broker" }), { partitions: () => 0, serving: () => 0, subscriptions: () => 0 }),
+    createBrokerMetrics(createMetrics({ service: "broker" }), {
+      partitions: () => 0,
+      serving: () => 0,
+      starved: () => 0,
+      subscriptions: () => 0,
+    }),
   );
 
 describe("tail subscriptions", () => {

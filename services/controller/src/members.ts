@@ -106,6 +106,7 @@ export class Members {
     const suspects = new Map<ServiceKind, number>();
     for (const peer of this.#liveness.peers())
       if (peer.state !== "ALIVE") suspects.set(peer.service, (suspects.get(peer.service) ?? 0) + 1);
+    metrics.storesFull.set(view.membersOf("segment-store").filter((store) => store.diskFull === true).length);
     for (const service of serviceKinds) {
       metrics.members.labels(service).set(view.membersOf(service).length);
       metrics.suspects.labels(service).set(suspects.get(service) ?? 0);

@@ -8,6 +8,7 @@ export interface ControllerMetrics {
   readonly members: Labelled<Gauge>;
   /** By service: members that are suspect or taken for dead while their key is still there. */
   readonly suspects: Labelled<Gauge>;
+  readonly storesFull: Gauge;
   readonly topics: Gauge;
   readonly partitions: Gauge;
   readonly partitionsUnassigned: Gauge;
@@ -36,6 +37,7 @@ export function createControllerMetrics(m: Metrics): ControllerMetrics {
     elections: m.counter("sluice_controller_elections_total", "Elections won by this instance."),
     members: m.gauge("sluice_controller_members_count", "Members registered.", { labels: ["service"] }),
     suspects: m.gauge("sluice_controller_members_suspect_count", "Members suspect or taken for dead.", { labels: ["service"] }),
+    storesFull: m.gauge("sluice_controller_stores_full_count", "Storage nodes without room on their disks."),
     topics: m.gauge("sluice_controller_topics_count", "Topics, those being deleted included."),
     partitions: m.gauge("sluice_controller_partitions_count", "Partitions of all topics."),
     partitionsUnassigned: m.gauge("sluice_controller_partitions_unassigned_count", "Partitions without a broker."),

@@ -19,6 +19,7 @@ const AGAIN: ReadonlySet<ErrorCode> = new Set([
   "NOT_OWNER",
   "PARTITION_RECOVERING",
   "NOT_ENOUGH_REPLICAS",
+  "DISK_FULL",
   "UNREACHABLE",
   "OUTCOME_UNKNOWN",
   "TIMED_OUT",

@@ -1,4 +1,4 @@
-import type { ClusterView, ViewChange } from "@sluice/catalog";
+import { unwritableReason, type ClusterView, type ViewChange } from "@sluice/catalog";
 import { crc32c, nativeCodecs } from "@sluice/codec";
 import type { ClusterRecord } from "@sluice/core/model";
 import type { LinkContext } from "@sluice/link";
@@ -98,7 +98,13 @@ export class ProxyParts {
       },
       onWritable: () => this.router.linksChanged(),
     });
-    this.router = new ProduceRouter({ clock, timers, links: this.#links, heldBytesMax: options.heldBytesMax });
+    this.router = new ProduceRouter({
+      clock,
+      timers,
+      links: this.#links,
+      heldBytesMax: options.heldBytesMax,
+      unwritable: () => unwritableReason(view),
+    });
     this.#follower = new TailFollower(clock, this.#links);
     this.tails = new TailCache({ clock, follower: this.#follower, bytesMax: options.tailCacheBytes, idleMs: proxyLimits.tailIdleMs });
     if (objectStore !== undefined) {

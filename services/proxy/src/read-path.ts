@@ -63,6 +63,7 @@ const AGAIN: ReadonlySet<ErrorCode> = new Set([
   "NOT_OWNER",
   "PARTITION_RECOVERING",
   "NOT_ENOUGH_REPLICAS",
+  "DISK_FULL",
   "OVERLOADED",
   "SHUTTING_DOWN",
   "UNKNOWN_SEGMENT",

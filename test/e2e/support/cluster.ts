@@ -7,18 +7,23 @@ import { BrokerService, type DescribeBrokerResponse } from "@sluice/proto/intern
 import { SegmentStoreService, type DescribeNodeResponse } from "@sluice/proto/internal/v1/segment_store";
 import { createRpcClient } from "@sluice/rpc";
 import { systemClock } from "@sluice/runtime";
+import { mountDisks } from "./disks.ts";
 import { ensureEtcd34, say, startS3, tempDir } from "@sluice/test-support";
 
 export interface TestClusterOptions extends Partial<Omit<ClusterUpOptions, "dir" | "objectStore" | "credentials" | "etcd">> {
   readonly name: string;
   /** A real S3 server for the history; default a folder. */
   readonly s3?: boolean;
+  /** Every storage node has a file system of its own of this size, in memory: it can fill up. Needs root on Linux (`canMount`). */
+  readonly storeDiskBytes?: number;
 }
 
 const LOG_LINES = 4;
 const WARNINGS = 12;
 const LINE_CHARS = 400;
 const CALL_TIMEOUT_MS = 5_000;
+/** As `cluster up` has it when nothing is said. */
+const STORES = 4;
 /** What a service logs when it was about to end for a reason that nobody has foreseen. */
 const FATAL = /"(?:uncaught exception|unhandled rejection)"|invariant|FATAL ERROR|Uncaught/;
 
@@ -35,12 +40,13 @@ export class TestCluster {
     this.#cleanUp = cleanUp;
   }
   static async start(options: TestClusterOptions): Promise<TestCluster> {
-    const { name, s3: wantsS3, ...rest } = options;
+    const { name, s3: wantsS3, storeDiskBytes, ...rest } = options;
     const cleanUp = new AsyncDisposableStack();
     try {
       if (!(process.env["NODE_OPTIONS"] ?? "").includes(poison))
         process.env["NODE_OPTIONS"] = `${process.env["NODE_OPTIONS"] ?? ""} --import ${poison}`.trim();
       const dir = cleanUp.use(await tempDir(`e2e-${name}`)).path;
+      if (storeDiskBytes !== undefined) await mountDisks(dir, rest.stores ?? STORES, storeDiskBytes, cleanUp);
       const s3 = wantsS3 === true ? cleanUp.use(await startS3()) : undefined;
       const etcd = (await ensureEtcd34()).path;
       const store = s3 === undefined ? {} : { objectStore: s3.url, credentials: { accessKey: s3.accessKey, secretKey: s3.secretKey } };

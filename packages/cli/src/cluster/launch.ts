@@ -43,18 +43,30 @@ export interface Probe {
 const PROBE_TIMEOUT_MS = 1_000;
 const PROBE_EVERY_MS = 50;
 
-/** "ready", or the reason why not. */
-export async function probe(kind: ClusterKind, address: string): Promise<string> {
+export interface ProbeResult {
+  readonly ready: boolean;
+  /** Why it is not; or what it warns of although it is. */
+  readonly reason: string;
+}
+const notReady = (reason: string): ProbeResult => ({ ready: false, reason });
+
+export async function probe(kind: ClusterKind, address: string): Promise<ProbeResult> {
   const answer = await get(`http://${address}${kind === "etcd" ? "/health" : "/readyz"}`);
-  if (answer === undefined) return "no answer";
-  if (kind === "etcd") return /"health":\s*"true"/.test(answer.body) ? "ready" : "not healthy";
-  if (answer.status === 200) return "ready";
+  if (answer === undefined) return notReady("no answer");
+  if (kind === "etcd") return /"health":\s*"true"/.test(answer.body) ? { ready: true, reason: "" } : notReady("not healthy");
+  const ready = answer.status === 200;
+  const told = toldBy(answer.body, ready ? "warnings" : "checks");
+  return { ready, reason: told === "" && !ready ? `status ${answer.status}` : told };
+}
+function toldBy(body: string, part: "checks" | "warnings"): string {
   try {
-    const { checks } = JSON.parse(answer.body) as { checks: Record<string, string> };
-    const failed = Object.entries(checks).filter(([, text]) => text !== "ok");
-    return failed.map(([name, text]) => `${name}: ${text}`).join("; ") || `status ${answer.status}`;
+    const texts = (JSON.parse(body) as Partial<Record<typeof part, Record<string, string>>>)[part] ?? {};
+    return Object.entries(texts)
+      .filter(([, text]) => text !== "ok")
+      .map(([name, text]) => `${name}: ${text}`)
+      .join("; ");
   } catch {
-    return `status ${answer.status}`;
+    return "";
   }
 }
 function get(url: string): Promise<{ status: number; body: string } | undefined> {
@@ -88,8 +100,8 @@ export async function awaitReady(target: Probe, timeoutMs: number, { signal, pro
   let told: string | undefined;
   for (;;) {
     signal?.throwIfAborted();
-    const seen = await probe(target.kind, target.address);
-    if (seen === "ready") return;
+    const { ready, reason: seen } = await probe(target.kind, target.address);
+    if (ready) return;
     if ((await processState(target.ref)) === "gone") throw new CommandFailure(`${id} ended while it started; ${await endOf(log)}`);
     const passedMs = systemClock.monotonicMs() - startMs;
     const lacks = await hopeless?.();

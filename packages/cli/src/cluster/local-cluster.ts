@@ -138,15 +138,15 @@ export class LocalCluster implements ClusterHandle {
     return Promise.all(
       membersOf(this.#spec).map(async ({ kind, entry }) => {
         const state = await processState(this.#ref(entry.id));
-        const seen = state === "running" ? await probe(kind, entry.metrics ?? entry.client ?? "") : state;
+        const seen = state === "running" ? await probe(kind, entry.metrics ?? entry.client ?? "") : { ready: false, reason: state };
         return {
           id: entry.id,
           kind,
           pid: entry.pid,
           zone: entry.zone ?? null,
           state,
-          ready: seen === "ready",
-          reason: seen === "ready" ? "" : seen,
+          ready: seen.ready,
+          reason: seen.reason,
           address: entry.grpc ?? entry.rpc ?? entry.client ?? "",
         };
       }),

@@ -7,6 +7,7 @@ import { CommandFailure, exitCodes, messageOf, UsageError } from "../exit.ts";
 import { splitLines } from "../lines.ts";
 import { parseRecordLine } from "../record-line.ts";
 import type { Terminal } from "../terminal.ts";
+import { watchSilence } from "../unwritable.ts";
 
 export interface ProduceOptions extends ConnectionOptions {
   readonly file?: string;
@@ -109,6 +110,7 @@ async function send({ sluice, topic, source, options, terminal, tally, signal, g
   const producer = sluice.producer({ topic });
   const pacer = options.rate === undefined ? undefined : new Pacer(options.rate, signal);
   const interrupted = lastAnswers(tally, terminal, signal, giveUp);
+  const silence = watchSilence(tally, sluice, terminal);
   const headers = options.header ?? [];
   const complete = async (): Promise<boolean> => {
     for await (const items of source) {
@@ -141,6 +143,7 @@ async function send({ sluice, topic, source, options, terminal, tally, signal, g
   // Settled by the answers, or by the end of the connection.
   await tally.settled();
   interrupted.cancel();
+  silence.stop();
   await producer.close();
   terminal.note(tally.summary());
   return giveUp.signal.aborted ? exitCodes.interrupted : exitCodeOf(tally, finished, inputError, options);

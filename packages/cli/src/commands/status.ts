@@ -3,12 +3,13 @@ import { type ConnectionOptions, withConnection } from "../connect.ts";
 import { exitCodes } from "../exit.ts";
 import { type Column, formatTable, type OutputFormat, printOne } from "../output.ts";
 import type { Terminal } from "../terminal.ts";
+import { whyUnwritable } from "../unwritable.ts";
 
 const memberColumns: readonly Column<MemberInfo>[] = [
   { title: "service", text: (member) => member.service },
   { title: "id", text: (member) => member.id },
   { title: "zone", text: (member) => member.zone },
-  { title: "state", text: (member) => (member.draining ? "draining" : "serving") },
+  { title: "state", text: (member) => `${member.draining ? "draining" : "serving"}${member.diskFull ? ", disk full" : ""}` },
   { title: "version", text: (member) => member.version },
   {
     title: "endpoints",
@@ -25,11 +26,8 @@ export async function status(options: ConnectionOptions & { readonly output: Out
     const cluster = await sluice.admin.describeCluster();
     const members = cluster.members.toSorted((a, b) => a.service.localeCompare(b.service) || a.id.localeCompare(b.id));
     const offline = cluster.partitionsOffline === 0 ? "" : `, ${cluster.partitionsOffline} without a broker`;
-    const stores = members.filter((member) => member.service === "segment-store").length;
-    const starved =
-      stores < 2 && cluster.partitionsUnwritable > 0
-        ? `, ${cluster.partitionsUnwritable} take no records: storage nodes ${stores} of at least 2`
-        : "";
+    const why = whyUnwritable(cluster);
+    const starved = why === undefined ? "" : `, ${cluster.partitionsUnwritable} take no records: ${why}`;
     const table = [
       `cluster     ${cluster.clusterId} (generation ${cluster.generation})`,
       `controller  ${cluster.controller === "" ? "none" : cluster.controller}`,

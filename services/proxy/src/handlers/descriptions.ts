@@ -1,4 +1,4 @@
-import type { ClusterView } from "@sluice/catalog";
+import { unwritableReason, type ClusterView } from "@sluice/catalog";
 import { effectiveTopicConfig, memberId, RESERVED_PREFIX, segmentKey, type TopicRecord } from "@sluice/core/model";
 
 /** The metadata in the words of the admin API. */
@@ -36,14 +36,6 @@ export function describePartitions(view: ClusterView, topic: TopicRecord) {
   });
 }
 
-/** A record is acknowledged when two storage nodes have it. */
-const COPIES_TO_ACKNOWLEDGE = 2;
-function storesOf(view: ClusterView): number {
-  let stores = 0;
-  for (const { record } of view.members.values()) if (record.service === "segment-store") stores += 1;
-  return stores;
-}
-
 export function describeCluster(view: ClusterView) {
   let partitions = 0;
   let topics = 0;
@@ -58,6 +50,7 @@ export function describeCluster(view: ClusterView) {
       if (owner?.instance !== state?.ownerInstance || owner === undefined) partitionsOffline += 1;
     }
   }
+  const reason = unwritableReason(view);
   return {
     clusterId: view.cluster?.clusterId ?? "",
     generation: view.cluster?.generation ?? 0,
@@ -65,7 +58,8 @@ export function describeCluster(view: ClusterView) {
     topics,
     partitions,
     partitionsOffline,
-    partitionsUnwritable: storesOf(view) < COPIES_TO_ACKNOWLEDGE ? partitions : partitionsOffline,
+    partitionsUnwritable: reason === undefined ? partitionsOffline : partitions,
+    unwritableReason: reason ?? "",
     members: [...view.members.values()].map(({ record }) => ({
       service: record.service,
       id: record.id,
@@ -74,6 +68,7 @@ export function describeCluster(view: ClusterView) {
       endpoints: Object.fromEntries(Object.entries(record.endpoints).filter(([, address]) => address !== undefined)),
       version: record.version,
       draining: record.draining,
+      diskFull: record.diskFull ?? false,
     })),
   };
 }
