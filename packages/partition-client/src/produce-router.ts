@@ -181,7 +181,11 @@ export class ProduceRouter {
 
   #pump(lane: Lane): void {
     const { clock } = this.#options;
-    if (lane.held && lane.inFlight > 0) return;
+    if (lane.held && lane.inFlight > 0) {
+      // Those that wait for the answers of others have deadlines of their own.
+      if (lane.queue.length > 0) this.#arm();
+      return;
+    }
     const now = clock.monotonicMs();
     if (lane.retryAtMs > now) return this.#arm();
     lane.held = false;

@@ -229,6 +229,20 @@ describe("produce router", () => {
     expect(Object.fromEntries(outcomes)).toEqual({ kept: 1, late: "DISK_FULL" });
   });
 
+  test("a call that waits for the answers of others is told at its own deadline", () => {
+    const { clock, first, produce, prove, outcomes } = setup();
+    prove();
+    produce("refused", { deadlineMs: 500 });
+    produce("begun", { deadlineMs: 30_000 });
+    first.refuse("DISK_FULL");
+    produce("behind", { deadlineMs: 700 });
+    clock.advance(1_000);
+    expect(outcomes).toEqual([
+      ["refused", "DISK_FULL"],
+      ["behind", "DISK_FULL"],
+    ]);
+  });
+
   test("what no attempt has found out the metadata may know: a call that waited for room on the link is told why there was none", () => {
     let reason: ErrorCode | undefined = "DISK_FULL";
     const { clock, first, produce, prove, outcomes, causes } = setup(1_000, () => reason);
