@@ -145,7 +145,6 @@ describe("Produce", () => {
     ["INVALID_PRODUCER_EPOCH", 47],
     ["UNKNOWN_PRODUCER", 59],
     ["DUPLICATE_SEQUENCE", 46],
-    ["DISK_FULL", 56],
     ["UNKNOWN_TOPIC", 3],
   ] as const)("an owner's %s is Kafka's %d", async (code, kafka) => {
     await using cluster = new FakeCluster();
@@ -156,6 +155,23 @@ describe("Produce", () => {
     cluster.refusals.push(code);
     const [answer] = partitionsOf(await client.call(apis.Produce, 9, one("t", 0, batchOf(["x"]))));
     expect([answer?.errorCode, answer?.errorMessage?.split(":")[0]]).toEqual([kafka, code]);
+  });
+
+  test("full disks are waited for, then Kafka's 56", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    await cluster.topic("t", 1);
+    await using client = await p.kafka();
+    const produce = async (timeoutMs: number) => {
+      const [answer] = partitionsOf(await client.call(apis.Produce, 9, { ...one("t", 0, batchOf(["x"])), timeoutMs }));
+      return [answer?.errorCode, answer?.errorMessage?.split(":")[0]];
+    };
+    cluster.refusals.push("DISK_FULL", "DISK_FULL");
+    expect(await produce(5_000)).toEqual([0, undefined]);
+    // More than fit in the time.
+    for (let i = 0; i < 1_000; i++) cluster.refusals.push("DISK_FULL");
+    expect(await produce(500)).toEqual([56, "DISK_FULL"]);
   });
 
   test("producer ids are never given twice, whatever id a producer had", async () => {
