@@ -3,6 +3,7 @@ export * from "./buffer-gc.ts";
 export * from "./clock.ts";
 export * from "./config/index.ts";
 export * from "./health.ts";
+export * from "./heap-growth.ts";
 export * from "./lifecycle.ts";
 export * from "./logging.ts";
 export * from "./metrics.ts";

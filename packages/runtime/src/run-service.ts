@@ -10,6 +10,7 @@ import {
   mergeConfig,
   printableConfig,
 } from "./config/index.ts";
+import { letHeapGrow } from "./heap-growth.ts";
 import type { Service } from "./lifecycle.ts";
 import { createLogger, type Logger } from "./logging.ts";
 import { type Random, systemRandom } from "./random.ts";
@@ -78,6 +79,7 @@ export async function runService<D extends ConfigSpec>(
   const level = (config as { readonly "log.level": "debug" | "info" | "warn" | "error" | "silent" })["log.level"];
   const logger = createLogger({ level, fields: { service: name, pid: host.pid } });
   const fatal = installFatal(host, logger);
+  letHeapGrow();
   try {
     logger.debug("configuration", printableConfig(full, config));
     const service = await build({ config, logger, clock: systemClock, random: systemRandom });

@@ -1,4 +1,4 @@
-import { createLogger, formatHostPort, isLoopback, parseHostPort, systemClock, type LogLevel } from "@sluice/runtime";
+import { createLogger, formatHostPort, isLoopback, letHeapGrow, parseHostPort, systemClock, type LogLevel } from "@sluice/runtime";
 import { typed } from "../command-line.ts";
 import { DEFAULT_ENDPOINT, portsFrom } from "../defaults.ts";
 import { CommandFailure, exitCodes, messageOf, UsageError } from "../exit.ts";
@@ -16,6 +16,7 @@ export interface StandaloneCommandOptions {
 /** Serves until SIGINT or SIGTERM; a second one ends at once. A start that is interrupted ends too, whatever it waits for. */
 export async function standalone(options: StandaloneCommandOptions, terminal: Terminal): Promise<number> {
   checkListen(options);
+  letHeapGrow();
   const signal = terminal.interrupts();
   const starting = start(options, signal);
   // Its failure is told below; once interrupted, by nobody.
