@@ -19,7 +19,8 @@ export async function mountDisks(dir: string, stores: number, bytes: number, cle
     const path = storeFolder(dir, n);
     await mkdir(path, { recursive: true });
     run("mount", "-t", "tmpfs", "-o", `size=${bytes}`, "tmpfs", path);
-    cleanUp.defer(() => run("umount", path));
+    // Lazily: the last thread of a process that was killed may hold a file for a moment after its first one is gone.
+    cleanUp.defer(() => run("umount", "--lazy", path));
   }
 }
 
