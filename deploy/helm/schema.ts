@@ -39,6 +39,7 @@ const hostPort: Schema = { type: "string", pattern: "^(\\[[0-9a-fA-F:.]+\\]|[A-Z
 const quantity: Schema = { type: "string", pattern: "^[0-9]+(\\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$" };
 const image = object({ repository: { type: "string", minLength: 1 }, tag });
 const storage = object({ size: quantity, storageClass: text });
+const spread: Schema = { enum: ["ScheduleAnyway", "DoNotSchedule"] };
 const probe = object({
   periodSeconds: count(1, 300),
   timeoutSeconds: count(1, 60),
@@ -55,7 +56,7 @@ function component(config: Properties, replicasMin: number, more: Properties = {
     drain: object({ timeoutSeconds: count(1, 3_600), preStopSeconds: count(1, 300) }),
     probes: object({ startup: probe, readiness: probe, liveness: probe }),
     podDisruptionBudget: object({ enabled: flag, maxUnavailable: count(1, 1_000) }),
-    topologySpread: object({ enabled: flag, whenUnsatisfiable: { enum: ["ScheduleAnyway", "DoNotSchedule"] } }),
+    topologySpread: object({ enabled: flag, nodes: spread, zones: spread }),
     serviceAccount: object({ create: flag, name: text, annotations: strings }),
     service: object({ annotations: strings }),
     podAnnotations: strings,

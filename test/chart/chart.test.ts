@@ -74,6 +74,17 @@ describe.each(cases)("values %s", (name) => {
     const several = itemsOf(name).filter((item) => (item.kind === "Deployment" || item.kind === "StatefulSet") && item.spec.replicas > 1);
     expect(kindsOf(name, "PodDisruptionBudget").map((one) => one.metadata.name)).toEqual(several.map((one) => one.metadata.name).sort());
   });
+  test("pods are spread over nodes, by a rule that counts where nodes have no zone", () => {
+    const workloads = itemsOf(name).filter((item) => item.kind === "Deployment" || item.kind === "StatefulSet");
+    for (const { metadata, spec } of workloads) {
+      const rules = spec.template.spec.topologySpreadConstraints ?? [];
+      if (rules.length === 0) continue;
+      expect(rules.map((rule) => rule.topologyKey)).toEqual(["kubernetes.io/hostname", "topology.kubernetes.io/zone"]);
+      // Soft rules are scored together, and a node that lacks the label of one is passed over by all of them.
+      const soft = rules.filter((rule) => rule.whenUnsatisfiable === "ScheduleAnyway");
+      expect({ name: metadata.name, soft: soft.length }).toEqual({ name: metadata.name, soft: 1 });
+    }
+  });
   test("nothing that runs once, and no object twice", () => {
     expect(itemsOf(name).filter((item) => /Job|Role/.test(item.kind))).toEqual([]);
     const names = itemsOf(name).map((item) => `${item.kind}/${item.metadata.name}`);

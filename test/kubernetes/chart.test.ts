@@ -117,6 +117,11 @@ describe("installation", () => {
       await follow("Install", 3);
       const pods = await cluster.pods();
       expect(pods.filter((pod) => pod.restarts > 0)).toEqual([]);
+      // With all of a kind on one node nothing is left to take over when that is lost.
+      for (const service of services) {
+        const of = pods.filter((pod) => pod.component === service);
+        expect({ service, nodes: new Set(of.map((pod) => pod.node)).size }).toEqual({ service, nodes: of.length });
+      }
     }),
     180_000,
   );

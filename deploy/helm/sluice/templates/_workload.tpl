@@ -136,10 +136,11 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- if $values.topologySpread.enabled }}
 topologySpreadConstraints:
-  {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+  {{- range $key, $rule := dict "topology.kubernetes.io/zone" $values.topologySpread.zones "kubernetes.io/hostname" $values.topologySpread.nodes }}
   - maxSkew: 1
-    topologyKey: {{ . }}
-    whenUnsatisfiable: {{ $values.topologySpread.whenUnsatisfiable }}
+    topologyKey: {{ $key }}
+    whenUnsatisfiable: {{ $rule }}
+    nodeTaintsPolicy: Honor
     labelSelector:
       matchLabels: {{- include "sluice.selector" $ | nindent 8 }}
     {{- if ne $.component "segment-store" }}
