@@ -9,6 +9,7 @@ import { epoch, topicId as asTopicId } from "@sluice/core/model";
  *   numbers/<service>/<n>            (lease)      id of the member that has this number            the member
  *   leader/controller                (lease)      instance                                         elected controller
  *   topics/<tenant>/<name>                        topic id, partitions, configuration, phase       controller
+ *   deleted/<topicId>                             the record of a topic whose name is free again: what is left of it goes by its id   controller
  *   partitions/<topicId>/<n>/assigned             broker, revision                                 controller
  *   partitions/<topicId>/<n>/state                the register: epoch, owner, nonce, phase, tail   owner or taker alone
  *   partitions/<topicId>/<n>/start                log start offset                                 retention
@@ -30,6 +31,7 @@ export interface Keys {
   readonly numbers: string;
   readonly leader: string;
   readonly topics: string;
+  readonly deleted: string;
   readonly partitions: string;
   readonly producersNext: string;
   readonly shards: string;
@@ -37,6 +39,8 @@ export interface Keys {
   member(service: ServiceKind, id: MemberId): string;
   memberNumber(service: ServiceKind, n: number): string;
   topic(tenant: string, name: string): string;
+  /** Of a topic that was deleted: beside the names, so that no name can be it and a new topic can have the old name at once. */
+  deletedTopic(id: TopicId): string;
   /** Prefix of all keys of a topic's partitions. */
   topicPartitions(id: TopicId): string;
   partition(p: PartitionId): string;
@@ -60,6 +64,7 @@ export function createKeys(prefix = "sluice"): Keys {
     numbers: `${root}numbers/`,
     leader: `${root}leader/controller`,
     topics: `${root}topics/`,
+    deleted: `${root}deleted/`,
     partitions: `${root}partitions/`,
     producersNext: `${root}producers/next`,
     shards: `${root}shards/`,
@@ -67,6 +72,7 @@ export function createKeys(prefix = "sluice"): Keys {
     member: (service, id) => `${root}members/${service}/${id}`,
     memberNumber: (service, n) => `${root}numbers/${service}/${pad(n, COUNT_DIGITS)}`,
     topic: (tenant, name) => `${root}topics/${tenant}/${name}`,
+    deletedTopic: (id) => `${root}deleted/${id}`,
     topicPartitions: (id) => `${root}partitions/${id}/`,
     partition,
     assigned: (p) => `${partition(p)}assigned`,

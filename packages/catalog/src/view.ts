@@ -1,6 +1,7 @@
 import {
   codeOf,
   partitionKey,
+  topicId,
   type AssignmentRecord,
   type ClusterRecord,
   type MemberRecord,
@@ -44,6 +45,10 @@ export interface Versioned<R> {
   readonly record: R;
   readonly modRevision: number;
 }
+/** A topic's record, and the key that it is under: its name's, or that of what is deleted. */
+export interface TopicEntry extends Versioned<TopicRecord> {
+  readonly key: string;
+}
 export interface PartitionView {
   readonly id: PartitionId;
   assigned: Versioned<AssignmentRecord> | undefined;
@@ -79,8 +84,11 @@ export class ClusterView {
   cluster: ClusterRecord | undefined;
   leader: LeaderRecord | undefined;
   readonly members = new Map<string, Versioned<MemberRecord>>();
-  /** By `<tenant>/<name>`. */
-  readonly topics = new Map<string, Versioned<TopicRecord>>();
+  /** Those that have a name now, by `<tenant>/<name>`. */
+  readonly topics = new Map<string, TopicEntry>();
+  /** Those whose name is free again, and of which something is left. */
+  readonly deletedTopics = new Map<TopicId, TopicEntry>();
+  /** Both. */
   readonly topicsById = new Map<TopicId, TopicRecord>();
   readonly partitions = new Map<PartitionKey, PartitionView>();
   readonly shards = new Map<number, Versioned<ShardRecord>>();
@@ -137,6 +145,18 @@ export class ClusterView {
   topic(tenant: string, name: string): TopicRecord | undefined {
     return this.topics.get(`${tenant}/${name}`)?.record;
   }
+  /** With a name and deleted. */
+  *allTopics(): Iterable<TopicEntry> {
+    yield* this.topics.values();
+    yield* this.deletedTopics.values();
+  }
+  /** The record of a topic with the key that it is under now. */
+  topicEntry(id: TopicId): TopicEntry | undefined {
+    const deleted = this.deletedTopics.get(id);
+    const record = this.topicsById.get(id);
+    if (deleted !== undefined || record === undefined) return deleted;
+    return this.topics.get(`${record.tenant}/${record.name}`);
+  }
   /** Segments of a partition in order of offsets. */
   segmentsOf(p: PartitionId): SegmentEntry[] {
     const view = this.partition(p);
@@ -188,8 +208,7 @@ export class ClusterView {
     for (const event of events) {
       const key = event.type === "put" ? event.entry.key : event.key;
       try {
-        const change = this.#applyOne(key, event.type === "put" ? event.entry : undefined);
-        if (change !== undefined) changes.push(change);
+        changes.push(...this.#applyOne(key, event.type === "put" ? event.entry : undefined));
       } catch (error) {
         this.#options.logger.error("metadata value not understood", { key, err: error });
       }
@@ -200,11 +219,17 @@ export class ClusterView {
     if (changes.length > 0) for (const listener of this.#listeners) listener(changes);
   }
 
-  #applyOne(key: string, entry: KeyValue | undefined): ViewChange | undefined {
+  #applyOne(key: string, entry: KeyValue | undefined): readonly ViewChange[] {
+    const { keys } = this.#options;
+    if (key.startsWith(keys.topics)) return this.#applyTopic(this.topics, key.slice(keys.topics.length), key, entry);
+    if (key.startsWith(keys.deleted)) return this.#applyTopic(this.deletedTopics, topicId(key.slice(keys.deleted.length)), key, entry);
+    const change = this.#applyOther(key, entry);
+    return change === undefined ? [] : [change];
+  }
+  #applyOther(key: string, entry: KeyValue | undefined): ViewChange | undefined {
     const { keys } = this.#options;
     if (key.startsWith(keys.partitions)) return this.#applyPartition(key, entry);
     if (key.startsWith(keys.members)) return this.#applyMember(key.slice(keys.members.length), entry);
-    if (key.startsWith(keys.topics)) return this.#applyTopic(key.slice(keys.topics.length), entry);
     if (key === keys.cluster) {
       this.cluster = entry && clusterCodec.decode(entry.value);
       return { kind: "cluster" };
@@ -237,16 +262,29 @@ export class ClusterView {
     return { kind: "member", service, id, ...(before && { before }), ...(after && { after }) };
   }
 
-  #applyTopic(name: string, entry: KeyValue | undefined): ViewChange {
-    const before = this.topics.get(name)?.record;
+  /**
+   * One change for each topic id that the key named or names: a name may pass from one topic to the next within one event, and a deleted
+   * topic moves from key to key, in whichever order the two are told.
+   */
+  #applyTopic<K extends string>(topics: Map<K, TopicEntry>, place: K, key: string, entry: KeyValue | undefined): ViewChange[] {
     const after = entry && topicCodec.decode(entry.value);
-    if (before !== undefined) this.topicsById.delete(before.topicId);
-    if (after === undefined) this.topics.delete(name);
-    else {
-      this.topics.set(name, { record: after, modRevision: (entry as KeyValue).modRevision });
-      this.topicsById.set(after.topicId, after);
-    }
-    return { kind: "topic", ...(before && { before }), ...(after && { after }) };
+    const ids = new Set<TopicId>();
+    for (const id of [topics.get(place)?.record.topicId, after?.topicId]) if (id !== undefined) ids.add(id);
+    const before = new Map([...ids].map((id) => [id, this.topicsById.get(id)]));
+    if (entry === undefined || after === undefined) topics.delete(place);
+    else topics.set(place, { key, record: after, modRevision: entry.modRevision });
+    return [...ids].map((id) => {
+      const was = before.get(id);
+      const now = this.deletedTopics.get(id)?.record ?? (after?.topicId === id ? after : this.#named(was));
+      if (now === undefined) this.topicsById.delete(id);
+      else this.topicsById.set(id, now);
+      return { kind: "topic", ...(was && { before: was }), ...(now && { after: now }) };
+    });
+  }
+  /** The record under a topic's name, when it is the same topic's. */
+  #named(topic: TopicRecord | undefined): TopicRecord | undefined {
+    const named = topic && this.topic(topic.tenant, topic.name);
+    return named?.topicId === topic?.topicId ? named : undefined;
   }
 
   #applyPartition(key: string, entry: KeyValue | undefined): ViewChange | undefined {

@@ -92,7 +92,7 @@ test("a folder without a cluster is a failure that names the way out", async () 
 
 test("errors: the code, the hint, the exit code", () => {
   expect(explain(new SluiceError("TOPIC_EXISTS", "x is there"))).toEqual({
-    text: "sluice: TOPIC_EXISTS: x is there\n  Choose another name, or use the existing topic; one that is being deleted is gone after a moment.",
+    text: "sluice: TOPIC_EXISTS: x is there\n  Choose another name, or use the existing topic.",
     exitCode: exitCodes.failure,
   });
   expect(explain(new SluiceError("UNKNOWN_TOPIC", "no x")).text).toContain("sluice topic create NAME --partitions N");

@@ -192,13 +192,7 @@ class Parts {
         clock,
         logger,
         metrics,
-        metadata: createMetadataCalls(store, keys, ({ topicId }) => {
-          const topic = view.topicsById.get(topicId);
-          const known = topic === undefined ? undefined : view.topics.get(`${topic.tenant}/${topic.name}`);
-          return topic === undefined || known === undefined
-            ? undefined
-            : { key: keys.topic(topic.tenant, topic.name), modRevision: known.modRevision };
-        }),
+        metadata: createMetadataCalls(store, keys, ({ topicId }) => view.topicEntry(topicId)),
         control: (to, timeoutMs, body) => this.#storeControl.call(to, timeoutMs, body),
         sendAppend: (host, effect) => this.#storeLinks.send(host, effect),
         readProducers: async (object) => {

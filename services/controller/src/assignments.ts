@@ -1,12 +1,5 @@
-import { assignmentCodec, type PartitionView, type Versioned } from "@sluice/catalog";
-import {
-  partitionKey,
-  type AssignmentRecord,
-  type InstanceId,
-  type PartitionId,
-  type PartitionKey,
-  type TopicRecord,
-} from "@sluice/core/model";
+import { assignmentCodec, type PartitionView, type TopicEntry, type Versioned } from "@sluice/catalog";
+import { partitionKey, type AssignmentRecord, type InstanceId, type PartitionId, type PartitionKey } from "@sluice/core/model";
 import { placePartitions, type PlacementCause, type PlacementMove, type PlacementPartition } from "@sluice/core/placement";
 import type { Compare } from "@sluice/metadata";
 import { type Duty, viewAt } from "./duty.ts";
@@ -17,7 +10,7 @@ import { PlannedMoves } from "./planned-moves.ts";
 type Cause = PlacementCause | "FORCE" | "STUCK";
 interface Write {
   readonly partition: PartitionId;
-  readonly topic: Versioned<TopicRecord>;
+  readonly topic: TopicEntry;
   readonly before: Versioned<AssignmentRecord> | undefined;
   readonly record: AssignmentRecord;
   readonly cause: Cause;
@@ -55,7 +48,7 @@ export class Assignments {
     let unassigned = 0;
     let offline = 0;
     let moving = 0;
-    for (const { record: topic } of view.topics.values()) {
+    for (const { record: topic } of view.allTopics()) {
       for (let n = 0; n < topic.partitions; n += 1) {
         const id: PartitionId = { topicId: topic.topicId, partition: n };
         const p = view.partition(id);
@@ -116,10 +109,9 @@ export class Assignments {
   #writes(moves: readonly PlacementMove[]): Write[] {
     const { view } = this.#duty;
     const byKey = new Map(moves.map((m) => [partitionKey(m.partition), m]));
-    const topics = new Map([...view.topics.values()].map((t) => [t.record.topicId, t]));
     const writes: Write[] = [];
     const push = (partition: PartitionId, broker: AssignmentRecord["broker"], force: InstanceId | undefined, cause: Cause): void => {
-      const topic = topics.get(partition.topicId);
+      const topic = view.topicEntry(partition.topicId);
       if (topic === undefined) return;
       const before = view.partition(partition)?.assigned;
       const revision = (before?.record.revision ?? 0) + 1;
@@ -175,8 +167,7 @@ export class Assignments {
     const { keys, leadership, logger, metrics, clock } = this.#duty;
     const compare = new Map<string, Compare>();
     for (const w of writes) {
-      const topicKey = keys.topic(w.topic.record.tenant, w.topic.record.name);
-      compare.set(topicKey, { key: topicKey, target: "mod", equals: w.topic.modRevision });
+      compare.set(w.topic.key, { key: w.topic.key, target: "mod", equals: w.topic.modRevision });
       const key = keys.assigned(w.partition);
       compare.set(key, { key, target: "mod", equals: w.before?.modRevision ?? 0 });
     }

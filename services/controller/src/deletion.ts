@@ -1,17 +1,28 @@
 import { partitionKey, segmentKey, type TopicRecord } from "@sluice/core/model";
-import type { Compare, Op } from "@sluice/metadata";
-import type { Versioned } from "@sluice/catalog";
+import type { Compare, Op, Txn } from "@sluice/metadata";
+import { topicCodec, type Keys, type TopicEntry } from "@sluice/catalog";
 import type { Duty } from "./duty.ts";
 import { SEGMENTS_PER_TXN_MAX } from "./limits.ts";
 import { markedDeleting, readPartitions, type PartitionListing } from "./listing.ts";
 
+/** The name is free and the topic's id is on the list of what has to go, in one transaction: no crash can come between the two. */
+export const moveToDeleted = (keys: Keys, { key, record, modRevision }: TopicEntry): Omit<Txn, "else"> => ({
+  compare: [{ key, target: "mod", equals: modRevision }],
+  then: [
+    { kind: "delete", key },
+    { kind: "put", key: keys.deletedTopic(record.topicId), value: topicCodec.encode({ ...record, phase: "DELETING" }, record) },
+  ],
+});
+
 /**
- * What is left of a topic that is DELETING is taken away step by step; each step is decided from one linearizable listing.
+ * What is left of a deleted topic is taken away step by step, by its id: another may have its name already. Each step is decided from one
+ * linearizable listing.
  *
+ *   at once:     the record moves from its name's key to `deleted/<topicId>`, DELETING, in one transaction
  *   broker:      seals the tail, writes state DELETED (the register stays as a tombstone: no late taker can open the partition again)
  *   here:        segments -> DELETING (own keys), `assigned` deleted
  *   nodes:       drop their copies          here (garbage.ts): object, then segment key
- *   here:        once no segment and no assignment is left in the whole topic: `state` and `start`, then the topic's record
+ *   here:        once no segment and no assignment is left in the whole topic: `state` and `start`, then the record
  */
 export class Deletion {
   readonly #duty: Duty;
@@ -22,14 +33,17 @@ export class Deletion {
   }
 
   async run(): Promise<void> {
-    for (const topic of this.#duty.view.topics.values()) {
-      if (topic.record.phase === "DELETING") await this.#step(topic);
+    const { view, leadership, keys } = this.#duty;
+    for (const topic of view.topics.values()) {
+      // Marked by an earlier version, which kept the record under its name. The next run finds it where it belongs.
+      if (topic.record.phase === "DELETING") await leadership.txn(moveToDeleted(keys, topic));
     }
+    for (const topic of view.deletedTopics.values()) await this.#step(topic);
   }
 
-  async #step(topic: Versioned<TopicRecord>): Promise<void> {
+  async #step(topic: TopicEntry): Promise<void> {
     const { store, keys, leadership, logger } = this.#duty;
-    const { topicId, name, tenant } = topic.record;
+    const { topicId, name } = topic.record;
     const { entries } = await store.list(keys.topicPartitions(topicId));
     const partitions = readPartitions(keys, entries);
     let waiting = 0;
@@ -48,8 +62,8 @@ export class Deletion {
     );
     const left = await store.list(keys.topicPartitions(topicId));
     if (left.entries.length > 0) return;
-    const key = keys.topic(tenant, name);
-    const done = await leadership.txn({ compare: [{ key, target: "mod", equals: topic.modRevision }], then: [{ kind: "delete", key }] });
+    const { key, modRevision } = topic;
+    const done = await leadership.txn({ compare: [{ key, target: "mod", equals: modRevision }], then: [{ kind: "delete", key }] });
     if (done.succeeded) logger.info("topic removed", { topic: name, topicId });
   }
 
@@ -76,14 +90,13 @@ export class Deletion {
   }
 
   /** Registers and starts of all partitions: none has a segment or an assignment any more. */
-  async #dropRest(rest: readonly { readonly key: string; readonly modRevision: number }[], topic: Versioned<TopicRecord>): Promise<void> {
-    const { keys, leadership } = this.#duty;
-    const topicKey = keys.topic(topic.record.tenant, topic.record.name);
+  async #dropRest(rest: readonly { readonly key: string; readonly modRevision: number }[], topic: TopicEntry): Promise<void> {
+    const { leadership } = this.#duty;
     for (let i = 0; i < rest.length; i += SEGMENTS_PER_TXN_MAX) {
       const part = rest.slice(i, i + SEGMENTS_PER_TXN_MAX);
       await leadership.txn({
         compare: [
-          { key: topicKey, target: "mod", equals: topic.modRevision },
+          { key: topic.key, target: "mod", equals: topic.modRevision },
           ...part.map((e) => ({ key: e.key, target: "mod" as const, equals: e.modRevision })),
         ],
         then: part.map((e) => ({ kind: "delete", key: e.key })),

@@ -10,6 +10,7 @@ export interface ControllerMetrics {
   readonly suspects: Labelled<Gauge>;
   readonly storesFull: Gauge;
   readonly topics: Gauge;
+  readonly topicsDeleted: Gauge;
   readonly partitions: Gauge;
   readonly partitionsUnassigned: Gauge;
   readonly partitionsOffline: Gauge;
@@ -38,7 +39,8 @@ export function createControllerMetrics(m: Metrics): ControllerMetrics {
     members: m.gauge("sluice_controller_members_count", "Members registered.", { labels: ["service"] }),
     suspects: m.gauge("sluice_controller_members_suspect_count", "Members suspect or taken for dead.", { labels: ["service"] }),
     storesFull: m.gauge("sluice_controller_stores_full_count", "Storage nodes without room on their disks."),
-    topics: m.gauge("sluice_controller_topics_count", "Topics, those being deleted included."),
+    topics: m.gauge("sluice_controller_topics_count", "Topics."),
+    topicsDeleted: m.gauge("sluice_controller_topics_deleted_count", "Deleted topics of which something is left."),
     partitions: m.gauge("sluice_controller_partitions_count", "Partitions of all topics."),
     partitionsUnassigned: m.gauge("sluice_controller_partitions_unassigned_count", "Partitions without a broker."),
     partitionsOffline: m.gauge("sluice_controller_partitions_offline_count", "Partitions that no live broker serves."),

@@ -73,6 +73,7 @@ export class TermOfOffice {
 
   async #round(): Promise<void> {
     this.duty.metrics.topics.set(this.duty.view.topics.size);
+    this.duty.metrics.topicsDeleted.set(this.duty.view.deletedTopics.size);
     this.members.publish();
     await this.#assignments.reconcile();
     await this.topics.ensureInternal();

@@ -10,10 +10,12 @@ import {
   SluiceError,
   topicConfigKeys,
   topicId,
+  type TopicId,
   type TopicRecord,
 } from "@sluice/core/model";
 import type { Op } from "@sluice/metadata";
 import type { Assignments } from "./assignments.ts";
+import { moveToDeleted } from "./deletion.ts";
 import { type Duty, viewAt } from "./duty.ts";
 import { ASSIGNMENTS_PER_TXN_MAX } from "./limits.ts";
 
@@ -31,7 +33,7 @@ const GROUPS_TOPIC_CONFIG: Readonly<Record<string, string>> = {
   "segment.bytes": String(16 * 1024 * 1024),
 };
 
-/** Topic records: made, changed and marked for deletion by one transaction each; partitions follow by reconciliation. */
+/** Topic records: made, changed and moved away from their names by one transaction each; partitions follow by reconciliation. */
 export class Topics {
   readonly #duty: Duty;
   readonly #assignments: Assignments;
@@ -73,7 +75,12 @@ export class Topics {
     checkTopicConfig(topic.config);
     const key = keys.topic(DEFAULT_TENANT, topic.name);
     const existing = (await store.get(key)).entry;
-    if (existing !== undefined) throw exists(topicCodec.decode(existing.value));
+    if (existing !== undefined) {
+      const left = topicCodec.decode(existing.value);
+      if (left.phase !== "DELETING") throw exists(left);
+      // An earlier version's deletion, which kept the name.
+      if (!topic.validateOnly) await leadership.txn(moveToDeleted(keys, { key, record: left, modRevision: existing.modRevision }));
+    }
     const record: TopicRecord = {
       tenant: DEFAULT_TENANT,
       name: topic.name,
@@ -124,11 +131,17 @@ export class Topics {
       throw new SluiceError("INVALID_ARGUMENT", `partitions is 1 to ${modelLimits.topicPartitionsMax}, got ${partitions}`);
     }
     let all = partitions - had;
-    for (const { record } of view.topics.values()) all += record.partitions;
+    // Deleted ones count until nothing is left of them: names that come and go as fast as they can would fill the cluster unseen.
+    let deleted = 0;
+    for (const { record } of view.allTopics()) {
+      all += record.partitions;
+      if (record.phase === "DELETING") deleted += record.partitions;
+    }
     if (all > limits.clusterPartitionsMax) {
+      const ofDeleted = deleted === 0 ? "" : `, ${deleted} of them of deleted topics that are being cleaned up`;
       throw new SluiceError(
         "INVALID_ARGUMENT",
-        `the cluster would have ${all} partitions, at most ${limits.clusterPartitionsMax} (partitions.clusterMax)`,
+        `the cluster would have ${all} partitions${ofDeleted}, at most ${limits.clusterPartitionsMax} (partitions.clusterMax)`,
       );
     }
   }
@@ -165,10 +178,32 @@ export class Topics {
     return changed;
   }
 
-  /** Marks the topic; partitions, copies, objects and keys go by reconciliation (deletion.ts). Again on a marked one: the same answer. */
-  async delete(name: string): Promise<void> {
+  /**
+   * Moves the record away from its name, which is free at once; partitions, copies, objects and keys go by reconciliation (deletion.ts).
+   * `id`: this topic alone, not a later one of the same name; one that is deleted already is answered the same again. Throws UNKNOWN_TOPIC,
+   * INVALID_NAME.
+   */
+  async delete(name: string, id?: TopicId): Promise<void> {
     checkUserTopicName(name);
-    await this.#change(name, "topic deletion began", (topic) => (topic.phase === "DELETING" ? topic : { ...topic, phase: "DELETING" }));
+    const { store, keys, leadership, logger, timers } = this.#duty;
+    const key = keys.topic(DEFAULT_TENANT, name);
+    let tried: TopicId | undefined;
+    for (;;) {
+      const { entry } = await store.get(key);
+      const record = entry && topicCodec.decode(entry.value);
+      // The name has left the topic that this call tried to delete: the write that told nothing was done, or somebody else's.
+      if (tried !== undefined && record?.topicId !== tried) return;
+      if (entry === undefined || record === undefined || (id !== undefined && record.topicId !== id)) {
+        if (id !== undefined && (await store.get(keys.deletedTopic(id))).entry !== undefined) return;
+        throw unknown(name, id === undefined ? "does not exist" : `with the id ${id} does not exist`);
+      }
+      tried = record.topicId;
+      const done = await leadership.txn(moveToDeleted(keys, { key, record, modRevision: entry.modRevision }));
+      if (!done.succeeded) continue;
+      logger.info("topic deletion began", { topic: name, topicId: record.topicId, partitions: record.partitions });
+      await viewAt(this.#duty, done.revision, timers.controlCallTimeoutMs);
+      return;
+    }
   }
 
   /** Read, change, compare-and-swap, until it holds. */
@@ -199,11 +234,7 @@ export class Topics {
 }
 
 const unknown = (name: string, why: string): SluiceError => new SluiceError("UNKNOWN_TOPIC", `topic ${name} ${why}`);
-const exists = (topic: TopicRecord): SluiceError =>
-  new SluiceError(
-    "TOPIC_EXISTS",
-    topic.phase === "DELETING" ? `topic ${topic.name} is still being deleted` : `topic ${topic.name} exists already`,
-  );
+const exists = (topic: TopicRecord): SluiceError => new SluiceError("TOPIC_EXISTS", `topic ${topic.name} exists already`);
 function checkResetKey(name: string): void {
   if (!Object.hasOwn(topicConfigKeys, name)) {
     throw new SluiceError("INVALID_CONFIG", `unknown topic configuration key ${JSON.stringify(name.slice(0, 80))}`);

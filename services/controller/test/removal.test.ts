@@ -1,6 +1,6 @@
 import { describe, expect, test } from "@jest/globals";
-import { segmentCodec, segmentObjectKey, startCodec } from "@sluice/catalog";
-import { epoch, incarnation, instanceId, memberId, type PartitionId, type SegmentRecord } from "@sluice/core/model";
+import { segmentCodec, segmentObjectKey, startCodec, topicCodec } from "@sluice/catalog";
+import { epoch, incarnation, instanceId, memberId, topicId, type PartitionId, type SegmentRecord } from "@sluice/core/model";
 import { systemClock, type Clock } from "@sluice/runtime";
 import type { ControllerLimits } from "../src/service.ts";
 import { type RunningController, TestCluster } from "./support/cluster.ts";
@@ -46,7 +46,7 @@ async function start(r: Rig): Promise<number | undefined> {
 }
 
 describe("a deleted topic", () => {
-  test("leaves nothing: register marked by the broker, copies gone, object gone, keys gone, then the name is free", async () => {
+  test("leaves nothing: register marked by the broker, copies gone, object gone, keys gone; its name is free at once", async () => {
     await using r = await rig({ broker: true });
     const { cluster, c, p } = r;
     await cluster.until("open", () => cluster.view.partition(p)?.state?.record.phase === "OPEN");
@@ -55,20 +55,25 @@ describe("a deleted topic", () => {
     await cluster.segment(p, record(0, 0, 9, { phase: "LOCAL_DELETED", object: { key: object, at: 0, length: 3, format: 1 } }));
     await cluster.segment(p, record(1, 10, 19));
     cluster.peers.held.set("s-1", new Set([held(p, 1)]));
-    await c.client.deleteTopic({ name: "t" }, call);
-    await c.client.deleteTopic({ name: "t" }, call);
-    await expect(c.client.createTopic({ name: "t", partitions: 1 }, call)).rejects.toMatchObject({ code: "TOPIC_EXISTS" });
+    await c.client.deleteTopic({ name: "t", topicId: p.topicId }, call);
+    // Sent again, it is the same topic that is meant, and not the next one of the name.
+    await c.client.deleteTopic({ name: "t", topicId: p.topicId }, call);
+    await expect(c.client.deleteTopic({ name: "t" }, call)).rejects.toMatchObject({ code: "UNKNOWN_TOPIC" });
     await expect(c.client.updateTopicConfig({ name: "t" }, call)).rejects.toMatchObject({ code: "UNKNOWN_TOPIC" });
+    const again = await c.client.createTopic({ name: "t", partitions: 1 }, call);
+    expect(again.topic?.topicId).not.toBe(p.topicId);
+    await c.client.deleteTopic({ name: "t", topicId: p.topicId }, call);
+    expect(await cluster.deleted()).toMatchObject([{ name: "t", topicId: p.topicId, partitions: 1, phase: "DELETING" }]);
     // The node still holds the second: its key waits, and the register with it, as a tombstone.
     await cluster.until("first segment gone", () => phases(r).join() === "1 DELETING");
     expect(cluster.view.partition(p)?.state?.record.phase).toBe("DELETED");
     expect(cluster.view.partition(p)?.assigned).toBeUndefined();
     expect(await cluster.objects.head(object)).toBeUndefined();
     cluster.peers.held.clear();
-    await cluster.until("topic gone", async () => (await cluster.topicOf("t")) === undefined);
+    await cluster.until("topic gone", async () => (await cluster.deleted()).length === 0);
     expect((await cluster.store.list(cluster.keys.topicPartitions(p.topicId))).entries).toEqual([]);
-    const again = await c.client.createTopic({ name: "t", partitions: 1 }, call);
-    expect(again.topic?.topicId).not.toBe(p.topicId);
+    expect(await cluster.topicOf("t")).toMatchObject({ topicId: again.topic?.topicId, phase: "ACTIVE" });
+    await expect(c.client.deleteTopic({ name: "t", topicId: p.topicId }, call)).rejects.toMatchObject({ code: "UNKNOWN_TOPIC" });
   });
   test("that nobody ever served goes at once; one that is assigned waits for its broker", async () => {
     await using r = await rig();
@@ -81,7 +86,7 @@ describe("a deleted topic", () => {
     await cluster.segment(p, record(0, 0, 9));
     await cluster.state(p, { phase: "OPEN", ownerInstance: instanceId(`${broker?.instance}`), owner: memberId("b-1") });
     await c.client.deleteTopic({ name: "t" }, call);
-    await cluster.until("topic gone", async () => (await cluster.topicOf("t")) === undefined);
+    await cluster.until("topic gone", async () => (await cluster.deleted()).length === 0);
   });
   test("keeps segment keys while the register is not DELETED", async () => {
     await using r = await rig();
@@ -92,7 +97,7 @@ describe("a deleted topic", () => {
     await systemClock.sleep(150);
     expect(phases(r)).toEqual(["0 SEALED"]);
     await cluster.state(p, { phase: "DELETED" });
-    await cluster.until("topic gone", async () => (await cluster.topicOf("t")) === undefined);
+    await cluster.until("topic gone", async () => (await cluster.deleted()).length === 0);
   });
   test("a copy on a node that is away keeps the key until the node is back or gone for good", async () => {
     await using r = await rig({ limits: { nodeGoneAfterMs: 60_000 } });
@@ -106,7 +111,64 @@ describe("a deleted topic", () => {
     expect(phases(r)).toEqual(["0 DELETING"]);
     // Formatted anew: the copy is gone with the old incarnation.
     await cluster.node("s-2", "n-3");
-    await cluster.until("topic gone", async () => (await cluster.topicOf("t")) === undefined);
+    await cluster.until("topic gone", async () => (await cluster.deleted()).length === 0);
+  });
+  test("gives its name to the next one ten times in a row, and all that is deleted goes", async () => {
+    await using r = await rig({ broker: true });
+    const { cluster, c, p } = r;
+    const ids = [p.topicId];
+    for (let n = 0; n < 10; n += 1) {
+      const id = ids.at(-1) ?? p.topicId;
+      await cluster.segment({ topicId: id, partition: 0 }, record(0, 0, 9));
+      await c.client.deleteTopic({ name: "t" }, call);
+      const made = await c.client.createTopic({ name: "t", partitions: 1 }, call);
+      ids.push(topicId(made.topic?.topicId ?? ""));
+    }
+    expect(new Set(ids).size).toBe(11);
+    await cluster.until("all gone", async () => (await cluster.deleted()).length === 0);
+    for (const id of ids.slice(0, -1)) expect((await cluster.store.list(cluster.keys.topicPartitions(id))).entries).toEqual([]);
+    expect((await cluster.topicOf("t"))?.topicId).toBe(ids.at(-1));
+  });
+  test("counts with its partitions until nothing is left of it", async () => {
+    await using r = await rig({ limits: { clusterPartitionsMax: 6, topicDeleteGraceMs: 300 } });
+    const { cluster, c, p } = r;
+    await cluster.segment(p, record(0, 0, 9));
+    await cluster.state(p, { phase: "DELETED" });
+    await c.client.deleteTopic({ name: "t" }, call);
+    const make = () => c.client.createTopic({ name: "u", partitions: 4 }, call);
+    await expect(make()).rejects.toThrow("would have 7 partitions, 1 of them of deleted topics that are being cleaned up, at most 6");
+    await cluster.until("topic gone", async () => (await cluster.deleted()).length === 0);
+    await cluster.until("seen", () => cluster.view.deletedTopics.size === 0);
+    await make();
+  });
+  test("that an earlier version marked under its name goes as well, and gives the name to a new one at once", async () => {
+    await using r = await rig();
+    const mark = async ({ cluster }: Rig): Promise<void> => {
+      const topic = await cluster.topicOf("t");
+      if (topic === undefined) throw new Error("no topic t");
+      await cluster.put(cluster.keys.topic("default", "t"), topicCodec.encode({ ...topic, phase: "DELETING" }));
+    };
+    await mark(r);
+    const { cluster } = r;
+    await cluster.until("topic gone", async () => (await cluster.topicOf("t")) === undefined && (await cluster.deleted()).length === 0);
+    await using s = await rig({ limits: { garbageMs: 60_000 } });
+    await mark(s);
+    expect((await s.c.client.createTopic({ name: "t", partitions: 1 }, call)).topic?.topicId).not.toBe(s.p.topicId);
+    expect(await s.cluster.deleted()).toMatchObject([{ topicId: s.p.topicId }]);
+  });
+  test("is cleaned up by the next leader when the one that deleted it dies", async () => {
+    await using r = await rig({ limits: { garbageMs: 60_000 } });
+    const { cluster, c, p } = r;
+    await cluster.segment(p, record(0, 0, 9));
+    await cluster.state(p, { phase: "DELETED" });
+    await c.client.deleteTopic({ name: "t" }, call);
+    await c.client.createTopic({ name: "t", partitions: 1 }, call);
+    const next = await cluster.controller("c-2");
+    await c.controller.stop();
+    await cluster.until("next leader", () => next.controller.leading);
+    await cluster.until("topic gone", async () => (await cluster.deleted()).length === 0);
+    expect((await cluster.store.list(cluster.keys.topicPartitions(p.topicId))).entries).toEqual([]);
+    expect((await cluster.topicOf("t"))?.topicId).not.toBe(p.topicId);
   });
 });
 

@@ -1,6 +1,6 @@
 import type { ClusterView } from "@sluice/catalog";
 import type { TopicLookup } from "@sluice/core/group";
-import { RESERVED_PREFIX, SluiceError } from "@sluice/core/model";
+import { RESERVED_PREFIX, SluiceError, type TopicRecord } from "@sluice/core/model";
 import { RE2JS } from "re2js";
 
 /** Patterns that are remembered; the one used longest ago is forgotten first. */
@@ -42,7 +42,9 @@ export class ViewTopics implements TopicLookup {
     return topic?.phase === "ACTIVE" ? topic : undefined;
   }
   nameOf(id: string): string | undefined {
-    return (this.#view.topicsById as ReadonlyMap<string, { readonly name: string }>).get(id)?.name;
+    const topic = (this.#view.topicsById as ReadonlyMap<string, TopicRecord>).get(id);
+    // The name of a deleted one may be another's.
+    return topic?.phase === "ACTIVE" ? topic.name : undefined;
   }
   matching(tenant: string, pattern: string): readonly string[] {
     const known = this.#pattern(tenant, pattern);

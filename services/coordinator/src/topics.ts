@@ -23,18 +23,20 @@ export class Topics {
     const { entry } = await this.#store.get(this.#keys.topic(tenant, name));
     return entry && topicCodec.decode(entry.value);
   }
-  /** Those of `ids` that are there. */
+  /** Those of `ids` that are there. A deleted one is not, whatever is left of it: its name may be another's. */
   async byIds(ids: ReadonlySet<TopicId>): Promise<ReadonlyMap<TopicId, TopicRecord>> {
     const found = new Map<TopicId, TopicRecord>();
+    let isAllKnown = true;
     for (const id of ids) {
       const known = this.#view.topicsById.get(id);
-      if (known !== undefined) found.set(id, known);
+      if (known?.phase === "ACTIVE") found.set(id, known);
+      else if (known === undefined) isAllKnown = false;
     }
-    if (found.size === ids.size) return found;
+    if (isAllKnown) return found;
     const { entries } = await this.#store.list(this.#keys.topics);
     for (const { value } of entries) {
       const topic = topicCodec.decode(value);
-      if (ids.has(topic.topicId)) found.set(topic.topicId, topic);
+      if (ids.has(topic.topicId) && topic.phase === "ACTIVE") found.set(topic.topicId, topic);
     }
     return found;
   }

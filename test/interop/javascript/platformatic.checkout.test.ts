@@ -53,10 +53,6 @@ defineSuite({
       "The test expects three brokers, 1 to 3; here are two:",
     ],
     [
-      /^admin: deleteTopics should delete a topic/,
-      "A topic that is being deleted keeps its name until its segments are gone, some seconds:",
-    ],
-    [
       /^producer: send should handle errors from ConnectionPool.get$/,
       "The fifth connection that the client asks for is to fail; a topic that makes itself has its leader in the first answer here, so that it asks for fewer:",
     ],

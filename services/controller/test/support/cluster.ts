@@ -181,6 +181,11 @@ export class TestCluster implements AsyncDisposable {
     const { entry } = await this.store.get(this.keys.topic("default", name));
     return entry && topicCodec.decode(entry.value);
   }
+  /** Records of deleted topics of which something is left. */
+  async deleted() {
+    const { entries } = await this.store.list(this.keys.deleted);
+    return entries.map((entry) => topicCodec.decode(entry.value));
+  }
   async assignmentOf(p: PartitionId) {
     const { entry } = await this.store.get(this.keys.assigned(p));
     return entry && assignmentCodec.decode(entry.value);

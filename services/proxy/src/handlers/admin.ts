@@ -1,5 +1,5 @@
 import type { ClusterView } from "@sluice/catalog";
-import { RESERVED_PREFIX, type Timers } from "@sluice/core/model";
+import { RESERVED_PREFIX, topicId, type Timers } from "@sluice/core/model";
 import { AdminService, type AddPartitionsRequest, type CreateTopicRequest, type UpdateTopicConfigRequest } from "@sluice/proto/v1/admin";
 import { defineAccess, implement, type CallContext, type ServiceRegistration } from "@sluice/rpc";
 import type { Clock } from "@sluice/runtime";
@@ -63,7 +63,9 @@ export function adminService(context: AdminHandlersContext): ServiceRegistration
 async function createTopic(context: AdminHandlersContext, request: CreateTopicRequest, call: CallContext) {
   await call.authorize(request.name);
   const { topic } = await forward(context, call, (client, timeoutMs) => client.createTopic(request, { timeoutMs, signal: call.signal }));
-  if (!request.validateOnly) await seen(context, call, () => context.topics.known(call.principal.tenant, request.name) !== undefined);
+  // By its id: the view may still show a deleted topic of the same name.
+  const id = topicId(topic?.topicId ?? "");
+  if (!request.validateOnly) await seen(context, call, () => context.view.topicsById.has(id));
   return topic === undefined ? {} : { topic };
 }
 async function updateTopicConfig(context: AdminHandlersContext, request: UpdateTopicConfigRequest, call: CallContext) {

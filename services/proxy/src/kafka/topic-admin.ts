@@ -1,4 +1,4 @@
-import { SluiceError, type TopicRecord } from "@sluice/core/model";
+import { SluiceError, topicId, type TopicRecord } from "@sluice/core/model";
 import type { KafkaCall } from "./api.ts";
 import type { KafkaContext } from "./context.ts";
 import { proxyLimits } from "../limits.ts";
@@ -28,18 +28,27 @@ export async function createTopic(
 ): Promise<TopicRecord | undefined> {
   const deadlineMs = deadlineOf(context, timeoutMs);
   const tenant = call.principal.tenant;
-  await context.controller.call(deadlineMs, call.signal, (client, leftMs) =>
+  const made = await context.controller.call(deadlineMs, call.signal, (client, leftMs) =>
     client.createTopic({ ...topic, config: { ...topic.config } }, { timeoutMs: leftMs, signal: call.signal }),
   );
   if (topic.validateOnly) return undefined;
-  await seen(context, () => context.topics.known(tenant, topic.name) !== undefined, deadlineMs);
-  return context.topics.find(tenant, topic.name);
+  // By its id: the view may still show a deleted topic of the same name.
+  const id = topicId(made.topic?.topicId ?? "");
+  await seen(context, () => context.view.topicsById.has(id), deadlineMs);
+  return context.view.topicsById.get(id) ?? context.topics.find(tenant, topic.name);
 }
 
-export async function deleteTopic(context: KafkaContext, call: KafkaCall, topic: TopicRecord, timeoutMs: number): Promise<void> {
+/** `onlyThis`: the client named the topic by its id, so a later one of the same name stays. */
+export async function deleteTopic(
+  context: KafkaContext,
+  call: KafkaCall,
+  topic: TopicRecord,
+  onlyThis: boolean,
+  timeoutMs: number,
+): Promise<void> {
   const deadlineMs = deadlineOf(context, timeoutMs);
   await context.controller.call(deadlineMs, call.signal, (client, leftMs) =>
-    client.deleteTopic({ name: topic.name }, { timeoutMs: leftMs, signal: call.signal }),
+    client.deleteTopic({ name: topic.name, ...(onlyThis && { topicId: topic.topicId }) }, { timeoutMs: leftMs, signal: call.signal }),
   );
   await seen(context, () => context.topics.known(topic.tenant, topic.name)?.topicId !== topic.topicId, deadlineMs);
 }

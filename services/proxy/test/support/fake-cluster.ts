@@ -345,7 +345,16 @@ export class FakeCluster implements AsyncDisposable {
       deleteTopic: async (request) => {
         const { entry } = await this.store.get(this.keys.topic("default", request.name));
         if (entry === undefined) throw new SluiceError("UNKNOWN_TOPIC", `there is no topic ${request.name}`);
-        await this.put(entry.key, topicCodec.encode({ ...topicCodec.decode(entry.value), phase: "DELETING" }));
+        const record = topicCodec.decode(entry.value);
+        if (request.topicId !== "" && request.topicId !== record.topicId) throw new SluiceError("UNKNOWN_TOPIC", "another has the name");
+        const value = topicCodec.encode({ ...record, phase: "DELETING" });
+        await this.store.txn({
+          compare: [],
+          then: [
+            { kind: "delete", key: entry.key },
+            { kind: "put", key: this.keys.deletedTopic(record.topicId), value },
+          ],
+        });
         return {};
       },
     });

@@ -35,7 +35,7 @@ async function one(context: KafkaContext, call: KafkaCall, { name, topicId }: Wa
     if ((name === null) === (topicId === ZERO_UUID)) throw new SluiceError("INVALID_ARGUMENT", "a topic is named by its name or by its id");
     const topic = name === null ? await identified(context, call, topicId) : await topicNamed(context, call, name);
     if (topic === undefined) return { name, topicId, errorCode: KafkaError.unknownTopicId };
-    await deleteTopic(context, call, topic, timeoutMs);
+    await deleteTopic(context, call, topic, name === null, timeoutMs);
     return { name: topic.name, topicId: topic.topicId };
   } catch (error) {
     return { name, topicId, ...kafkaFailure(error) };
@@ -43,5 +43,9 @@ async function one(context: KafkaContext, call: KafkaCall, { name, topicId }: Wa
 }
 async function identified(context: KafkaContext, call: KafkaCall, topicId: string): Promise<TopicRecord | undefined> {
   const topic = await topicWithId(context, topicId);
-  return topic === undefined || topic.tenant !== call.principal.tenant ? undefined : topicNamed(context, call, topic.name);
+  if (topic === undefined || topic.tenant !== call.principal.tenant) return undefined;
+  // Not looked up by that name: another topic may have it by now.
+  if (!(await call.may(topic.name)))
+    throw new SluiceError("PERMISSION_DENIED", `${call.principal.name} has no right to topic ${topic.name}`);
+  return topic;
 }

@@ -1,0 +1,144 @@
+import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Kafka, logLevel, type Consumer } from "kafkajs";
+import type { Sluice } from "@sluice/client";
+import { TestCluster, until } from "./support/cluster.ts";
+import { Inside } from "./support/inside.ts";
+import { sluice as runSluice } from "./support/sluice-command.ts";
+
+const ROUNDS = 10;
+const PER_ROUND = 20;
+/** Each command of the command line is a process of its own. */
+const COMMAND_ROUNDS = 10;
+const NAME = "again";
+const COMMAND_NAME = "typed";
+const GROUP = "readers";
+const values = (round: string): string[] => Array.from({ length: PER_ROUND }, (_, n) => `${round}-${n}`);
+
+describe("a topic is deleted and made again at once", () => {
+  let cluster: TestCluster;
+  let client: Sluice;
+  let inside: Inside;
+  /** Topics that are to leave nothing. */
+  const gone = new Set<string>();
+  beforeAll(async () => {
+    cluster = await TestCluster.start({ name: "recreate", proxies: 2, stores: 3 });
+    client = await cluster.connect();
+    inside = await Inside.open(cluster);
+  }, 120_000);
+  afterAll(async () => {
+    await inside?.[Symbol.asyncDispose]();
+    await client?.close();
+    await cluster?.[Symbol.asyncDispose]();
+  }, 60_000);
+
+  const idNow = async (name: string): Promise<string> => (await client.admin.describeTopic(name)).topicId;
+
+  test("through the Kafka port: ten times, one producer for all, and nobody reads an old record or an old group's offset", async () => {
+    await cluster.run(async () => {
+      const kafka = new Kafka({ clientId: "recreate", brokers: cluster.kafka, logLevel: logLevel.NOTHING });
+      const admin = kafka.admin();
+      const producer = kafka.producer();
+      await Promise.all([admin.connect(), producer.connect()]);
+      const make = () =>
+        admin.createTopics({
+          topics: [{ topic: NAME, numPartitions: 2, configEntries: [{ name: "segment.ms", value: "200" }] }],
+          waitForLeaders: true,
+        });
+      expect(await make()).toBe(true);
+      for (let round = 0; round < ROUNDS; round += 1) {
+        const id = await idNow(NAME);
+        expect(gone).not.toContain(id);
+        expect((await admin.fetchTopicOffsets(NAME)).map(({ high }) => high)).toEqual(["0", "0"]);
+        expect(await committed(admin)).toEqual(["-1", "-1"]);
+        await producer.send({ topic: NAME, messages: values(`${round}`).map((value) => ({ value })) });
+        expect(await readAll(kafka, `${round}`)).toEqual(values(`${round}`).toSorted());
+        await admin.setOffsets({
+          groupId: GROUP,
+          topic: NAME,
+          partitions: [0, 1].map((partition) => ({ partition, offset: `${round + 1}` })),
+        });
+        // Once with history in the object store.
+        if (round === 0) await until("objects", 20_000, async () => (await objectsOf([id])).length > 0);
+        await admin.deleteTopics({ topics: [NAME] });
+        gone.add(id);
+        expect(await admin.listTopics()).not.toContain(NAME);
+        expect(await make()).toBe(true);
+      }
+      gone.add(await idNow(NAME));
+      await admin.deleteTopics({ topics: [NAME] });
+      await Promise.all([admin.disconnect(), producer.disconnect()]);
+    });
+  }, 180_000);
+
+  test("through the command line: ten times", async () => {
+    await cluster.run(async () => {
+      const ok = async (args: readonly string[], endpoint: string, input = ""): Promise<string> => {
+        const { code, out, err } = await runSluice(args, { endpoint, input });
+        expect({ args, code, err }).toEqual({ args, code: 0, err: expect.any(String) });
+        return out;
+      };
+      const create = ["topic", "create", COMMAND_NAME, "--partitions", "1"];
+      const [one, two] = cluster.proxies as [string, string];
+      await ok(create, one);
+      for (let round = 0; round < COMMAND_ROUNDS; round += 1) {
+        gone.add(await idNow(COMMAND_NAME));
+        // What one proxy was told the other knows too.
+        await ok(["produce", COMMAND_NAME], two, `cli-${round}\n`);
+        expect(await ok(["consume", COMMAND_NAME, "--exit-on-end"], one)).toBe(`cli-${round}\n`);
+        await ok(["topic", "delete", COMMAND_NAME], one);
+        expect(await ok(["topic", "list"], one)).not.toContain(COMMAND_NAME);
+        await ok(create, one);
+      }
+      gone.add(await idNow(COMMAND_NAME));
+      await ok(["topic", "delete", COMMAND_NAME], one);
+    });
+  }, 180_000);
+
+  test("nothing is left of all of them: no key, no copy on a storage node, no object", async () => {
+    await cluster.run(async () => {
+      expect(gone.size).toBe(ROUNDS + 1 + COMMAND_ROUNDS + 1);
+      await until("the keys are gone", 60_000, async () => {
+        const { entries } = await inside.store.list(inside.keys.deleted);
+        return entries.length === 0 || `${entries.length} left`;
+      });
+      for (const id of gone) expect((await inside.store.list(`${inside.keys.partitions}${id}/`)).entries).toEqual([]);
+      for (const { id } of cluster.handle.spec.stores) {
+        const { segments, truncated } = await cluster.describeStore(id);
+        expect(truncated).toBe(false);
+        expect(segments.filter(({ address }) => gone.has(address?.topicId ?? ""))).toEqual([]);
+      }
+      expect(await objectsOf(gone)).toEqual([]);
+    });
+  }, 90_000);
+
+  async function committed(admin: ReturnType<Kafka["admin"]>): Promise<string[]> {
+    const [offsets] = await admin.fetchOffsets({ groupId: GROUP, topics: [NAME] });
+    return (offsets?.partitions ?? []).map(({ offset }) => offset);
+  }
+  /** Names of objects of topics. */
+  async function objectsOf(ids: Iterable<string>): Promise<string[]> {
+    const wanted = [...ids];
+    const found = await readdir(join(cluster.handle.dir, "data", "objects"), { recursive: true, withFileTypes: true });
+    return found.filter((file) => file.isFile() && wanted.some((id) => file.parentPath.includes(id))).map(({ name }) => name);
+  }
+  /** All that a group of its own reads from the start of the topic until it has as many as were produced, and what comes right after. */
+  async function readAll(kafka: Kafka, round: string): Promise<string[]> {
+    const found: string[] = [];
+    const consumer: Consumer = kafka.consumer({ groupId: `all-${round}` });
+    await consumer.connect();
+    await consumer.subscribe({ topic: NAME, fromBeginning: true });
+    await consumer.run({
+      eachMessage: ({ message }) => {
+        found.push(`${message.value}`);
+        return Promise.resolve();
+      },
+    });
+    await until("all are read", 30_000, () => found.length >= PER_ROUND);
+    await sleep(100);
+    await consumer.disconnect();
+    return found.toSorted();
+  }
+});
