@@ -132,7 +132,7 @@ describe("a topic is deleted and made again at once", () => {
     await consumer.subscribe({ topic: NAME, fromBeginning: true });
     await consumer.run({
       eachMessage: ({ message }) => {
-        found.push(`${message.value}`);
+        found.push(message.value?.toString() ?? "");
         return Promise.resolve();
       },
     });

@@ -15,8 +15,9 @@ export const topicsToWire = (topics: readonly { readonly topic: string; readonly
   topics.map((t) => ({ topic: t.topic, partitions: [...(t.partitions ?? [])] }));
 export const partitionsToWire = (partitions: readonly TopicPartition[]): WireTopic[] =>
   [...Map.groupBy(partitions, (p) => p.topic)].map(([topic, all]) => ({ topic, partitions: all.map((p) => p.partition) }));
+/** A topic without a name was deleted: it is nobody's. */
 export const partitionsOf = (topics: readonly { readonly topic: string; readonly partitions: readonly number[] }[]): TopicPartition[] =>
-  topics.flatMap(({ topic, partitions }) => partitions.map((partition) => ({ topic, partition })));
+  topics.flatMap(({ topic, partitions }) => (topic === "" ? [] : partitions.map((partition) => ({ topic, partition }))));
 
 /** The first error of a reply that has one for each partition. */
 export function firstError(

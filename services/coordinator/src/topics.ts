@@ -17,11 +17,14 @@ export class Topics {
     this.#keys = keys;
   }
 
-  async byName(tenant: string, name: string): Promise<TopicRecord | undefined> {
+  /** `id`, unless empty: the topic that the caller means. Another that the view has under the name may be the one before it: the metadata is asked. */
+  async byName(tenant: string, name: string, id: string): Promise<TopicRecord | undefined> {
+    const isMeant = (topic: TopicRecord): boolean => id === "" || topic.topicId === id;
     const known = this.#view.topic(tenant, name);
-    if (known !== undefined) return known;
+    if (known !== undefined && isMeant(known)) return known;
     const { entry } = await this.#store.get(this.#keys.topic(tenant, name));
-    return entry && topicCodec.decode(entry.value);
+    const topic = entry && topicCodec.decode(entry.value);
+    return topic !== undefined && isMeant(topic) ? topic : undefined;
   }
   /** Those of `ids` that are there. A deleted one is not, whatever is left of it: its name may be another's. */
   async byIds(ids: ReadonlySet<TopicId>): Promise<ReadonlyMap<TopicId, TopicRecord>> {

@@ -117,6 +117,25 @@ describe("commit and fetch", () => {
     await until("the new topic shows", async () => Object.keys(await committed(one, "readers")).length === 0);
   });
 
+  test("the topic that the caller means is found though the view still has the one before it, and nobody else's offsets are", async () => {
+    await using cluster = await started();
+    const { client } = await alone(cluster);
+    const [old, made] = [ORDERS, "44444444-4444-4444-8444-444444444444"];
+    const commit = async (topicId: string): Promise<number | undefined> =>
+      (await client.commit({ group: "readers", offsets: [{ ...offset(0, 7), topicId }] }, call)).results[0]?.error;
+    const fetched = async (topicId: string): Promise<number> =>
+      (await client.fetch({ group: "readers", topics: [{ topic: "orders", topicId }] }, call)).offsets.length;
+    expect(await commit(old)).toBe(0);
+    expect([await fetched(old), await fetched(made)]).toEqual([1, 0]);
+    expect(await commit(made)).toBe(errorNumber("UNKNOWN_TOPIC"));
+    cluster.highWatermarks.set(`${made}/0`, 100);
+    await cluster.topic("orders", made, 4);
+    expect(await fetched(made)).toBe(0);
+    expect(await commit(made)).toBe(0);
+    await until("the old one is nobody's", async () => (await fetched(old)) === 0);
+    expect(await commit(old)).toBe(errorNumber("UNKNOWN_TOPIC"));
+  });
+
   test("offsets of a topic that is gone are removed, those of others stay", async () => {
     await using cluster = await started();
     const one = await alone(cluster);

@@ -176,7 +176,7 @@ export class ProxyParts {
         produceService({ clock, timers, topics, path, producerIds }),
         consumeService({ clock, timers, codecs: nativeCodecs, topics, positions, reads, metrics, tracer: environment.tracer }),
         adminService({ clock, timers, view, topics, controller: this.#controller }),
-        groupService(this.#coordinators),
+        groupService(this.#coordinators, topics),
       ],
     });
   }

@@ -36,6 +36,14 @@ export class Topics {
     return lookup;
   }
 
+  /**
+   * Each with the id of the topic that has the name here, unless the client told one: a coordinator whose own view still has the one before
+   * it then looks again.
+   */
+  identified<T extends { readonly topic: string; readonly topicId?: string }>(tenant: string, named: readonly T[]): (T & { topicId: string })[] {
+    return named.map((one) => ({ ...one, topicId: one.topicId || (this.known(tenant, one.topic)?.topicId ?? "") }));
+  }
+
   async #lookUp(tenant: string, name: string): Promise<TopicRecord> {
     const { entry } = await this.#store.get(this.#keys.topic(tenant, name));
     const topic = entry && topicCodec.decode(entry.value);

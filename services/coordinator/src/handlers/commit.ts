@@ -63,16 +63,17 @@ async function check(
   deadlineMs: number,
 ): Promise<(OffsetToCommit | ErrorCode)[]> {
   const known = new Map<string, Promise<TopicRecord | undefined>>();
-  const topicOf = (name: string): Promise<TopicRecord | undefined> => {
-    let topic = known.get(name);
-    if (topic === undefined) known.set(name, (topic = topics.byName(DEFAULT_TENANT, name)));
+  const topicOf = (name: string, id: string): Promise<TopicRecord | undefined> => {
+    const key = `${id}/${name}`;
+    let topic = known.get(key);
+    if (topic === undefined) known.set(key, (topic = topics.byName(DEFAULT_TENANT, name, id)));
     return topic;
   };
   return Promise.all(
     offsets.map(async (o): Promise<OffsetToCommit | ErrorCode> => {
       const offset = Number(o.offset);
       if (!Number.isSafeInteger(offset) || offset < FORGET_OFFSET) return "OFFSET_OUT_OF_RANGE";
-      const topic = await topicOf(o.topic);
+      const topic = await topicOf(o.topic, o.topicId);
       if (topic === undefined || topic.phase !== "ACTIVE") return "UNKNOWN_TOPIC";
       const { partition } = o;
       if (partition < 0 || partition >= topic.partitions) return "UNKNOWN_PARTITION";

@@ -57,8 +57,8 @@ export function fetchCommitted(parts: HandlerParts) {
 /** Partitions by topic id; an empty set = all of the topic. */
 async function wantedTopics({ topics }: HandlerParts, request: FetchCommittedRequest): Promise<ReadonlyMap<string, ReadonlySet<number>>> {
   const wanted = new Map<string, Set<number>>();
-  for (const { topic: name, partitions } of request.topics) {
-    const topic = await topics.byName(DEFAULT_TENANT, name);
+  for (const { topic: name, topicId: id, partitions } of request.topics) {
+    const topic = await topics.byName(DEFAULT_TENANT, name, id);
     if (topic === undefined) continue;
     const known = wanted.get(topic.topicId);
     // Named twice: one "all" wins.

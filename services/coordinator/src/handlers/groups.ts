@@ -75,8 +75,8 @@ async function wantedOffsets(parts: HandlerParts, { group, topics }: DeleteOffse
   const needsKnown = topics.some(({ partitions }) => partitions.length === 0);
   const known = needsKnown ? await shard.read(deadlineMs, (state) => committedOffsets(state, tenant, group)) : [];
   const wanted: OffsetToDelete[] = [];
-  for (const { topic, partitions } of topics) {
-    const topicId = (await parts.topics.byName(tenant, topic))?.topicId ?? "";
+  for (const { topic, topicId: meant, partitions } of topics) {
+    const topicId = (await parts.topics.byName(tenant, topic, meant))?.topicId ?? "";
     const all = partitions.length > 0 ? partitions : known.filter((o) => o.topicId === topicId).map((o) => o.partition);
     for (const partition of all) wanted.push({ topic, topicId, partition });
     if (wanted.length > limits.groupOffsetsPerRequestMax)

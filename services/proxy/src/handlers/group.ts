@@ -3,6 +3,7 @@ import { GroupService } from "@sluice/proto/v1/group";
 import { defineAccess, implement, type ServiceRegistration } from "@sluice/rpc";
 import { withConsumerProtocol } from "../consumer-protocol.ts";
 import type { CoordinatorClient } from "../coordinator-client.ts";
+import type { Topics } from "../topics.ts";
 import { isAuthorized } from "./authorized.ts";
 
 export const groupAccess = defineAccess(GroupService, {
@@ -16,15 +17,17 @@ export const groupAccess = defineAccess(GroupService, {
 });
 
 /** Calls about a group go to the coordinator of its shard. */
-export function groupService(coordinators: CoordinatorClient): ServiceRegistration {
+export function groupService(coordinators: CoordinatorClient, topics: Topics): ServiceRegistration {
   return implement(groupAccess, {
     async commit(request, call) {
       await call.authorize(request.group);
-      return coordinators.call(request.group, call, "change", (client, options) => client.commit(request, options));
+      const offsets = topics.identified(call.principal.tenant, request.offsets);
+      return coordinators.call(request.group, call, "change", (client, options) => client.commit({ ...request, offsets }, options));
     },
     async fetch(request, call) {
       await call.authorize(request.group);
-      return coordinators.call(request.group, call, "question", (client, options) => client.fetch(request, options));
+      const asked = { ...request, topics: topics.identified(call.principal.tenant, request.topics) };
+      return coordinators.call(request.group, call, "question", (client, options) => client.fetch(asked, options));
     },
     async heartbeat(request, call) {
       await call.authorize(request.group);
@@ -60,7 +63,8 @@ export function groupService(coordinators: CoordinatorClient): ServiceRegistrati
     },
     async deleteOffsets(request, call) {
       await call.authorize(request.group);
-      return coordinators.call(request.group, call, "change", (client, options) => client.deleteOffsets(request, options));
+      const asked = { ...request, topics: topics.identified(call.principal.tenant, request.topics) };
+      return coordinators.call(request.group, call, "change", (client, options) => client.deleteOffsets(asked, options));
     },
   });
 }

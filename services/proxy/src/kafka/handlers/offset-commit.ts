@@ -49,8 +49,9 @@ async function commit(context: KafkaContext, request: OffsetCommitRequest, call:
   const caller = callerOf(context, call, context.timers.produceHoldMs);
   // Kafka never looks at the partition: tools and tests move groups to offsets that do not exist yet.
   const committer = { beyondEnd: true, memberId, instanceId: groupInstanceId ?? "", ...(epoch < 0 ? {} : { memberEpoch: epoch }) };
+  const identified = context.topics.identified(call.principal.tenant, offsets);
   const { results } = await context.coordinators.call(groupId, caller, "change", (client, options) =>
-    client.commit({ group: groupId, offsets, ...committer }, options),
+    client.commit({ group: groupId, offsets: identified, ...committer }, options),
   );
   let next = 0;
   return answered(request, (topic) => {

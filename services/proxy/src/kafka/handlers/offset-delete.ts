@@ -36,7 +36,10 @@ async function remove(
     client.deleteOffsets(
       {
         group: groupId,
-        topics: named.map(({ name, partitions }) => ({ topic: name, partitions: partitions.map((p) => p.partitionIndex) })),
+        topics: context.topics.identified(
+          call.principal.tenant,
+          named.map(({ name, partitions }) => ({ topic: name, partitions: partitions.map((p) => p.partitionIndex) })),
+        ),
       },
       options,
     ),

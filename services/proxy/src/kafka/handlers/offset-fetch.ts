@@ -67,6 +67,7 @@ async function fetched(
 ): Promise<Topic[]> {
   // The coordinator takes an empty list for everything.
   const named = topics?.filter(({ partitionIndexes }) => partitionIndexes.length > 0);
+  const wanted = named?.map(({ name, partitionIndexes }) => ({ topic: name, partitions: [...partitionIndexes] })) ?? [];
   const offsets =
     named?.length === 0
       ? []
@@ -75,7 +76,7 @@ async function fetched(
             client.fetch(
               {
                 group: groupId,
-                topics: named?.map(({ name, partitionIndexes }) => ({ topic: name, partitions: [...partitionIndexes] })) ?? [],
+                topics: context.topics.identified(call.principal.tenant, wanted),
                 memberId: memberId ?? "",
                 ...(memberEpoch < 0 ? {} : { memberEpoch }),
               },
