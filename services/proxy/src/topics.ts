@@ -40,7 +40,10 @@ export class Topics {
    * Each with the id of the topic that has the name here, unless the client told one: a coordinator whose own view still has the one before
    * it then looks again.
    */
-  identified<T extends { readonly topic: string; readonly topicId?: string }>(tenant: string, named: readonly T[]): (T & { topicId: string })[] {
+  identified<T extends { readonly topic: string; readonly topicId?: string }>(
+    tenant: string,
+    named: readonly T[],
+  ): (T & { topicId: string })[] {
     return named.map((one) => ({ ...one, topicId: one.topicId || (this.known(tenant, one.topic)?.topicId ?? "") }));
   }
 
