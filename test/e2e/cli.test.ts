@@ -266,6 +266,9 @@ describe("processes", () => {
     expect((await cluster()).stores[0]!.pid).toBe(after);
     expect(await onCluster("pause", "broker-1")).toMatchObject({ code: 0 });
     expect((await onCluster("status")).out).toMatch(/broker-1 .*paused/);
+    // It can neither serve nor be started, and is not waited for.
+    const paused = await onCluster("start", "broker-1");
+    expect([paused.code, paused.err]).toEqual([1, expect.stringMatching(/broker-1 .* is paused.*\n.* cluster resume --dir .* broker-1/)]);
     expect(await onCluster("resume", "broker-1")).toMatchObject({ code: 0 });
     expect(await onCluster("stop", "broker-1")).toMatchObject({ code: 0 });
     expect(await onCluster("start", "broker-1")).toMatchObject({ code: 0 });

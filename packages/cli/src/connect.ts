@@ -1,4 +1,4 @@
-import { connect, type Sluice } from "@sluice/client";
+import { connect, type ConnectOptions, type Sluice } from "@sluice/client";
 import { DEFAULT_ENDPOINT } from "./defaults.ts";
 import type { Terminal } from "./terminal.ts";
 import { endpointList } from "./values.ts";
@@ -12,15 +12,18 @@ export interface ConnectionOptions {
 export const endpointFlag = ({ endpoint }: ConnectionOptions): readonly string[] =>
   endpoint === undefined ? [] : ["--endpoint", endpoint];
 
+/** The addresses that the command talks to. */
+export function endpointsOf(terminal: Pick<Terminal, "env">, options: ConnectionOptions): readonly string[] {
+  const text = options.endpoint ?? terminal.env["SLUICE_ENDPOINT"] ?? "";
+  return endpointList(text === "" ? DEFAULT_ENDPOINT : text);
+}
 /** Connects, runs the work, closes. What is pending ends at once with CANCELLED, or as unknown, when `signal` is given and aborts. */
 export async function withConnection<T>(
   terminal: Terminal,
   options: ConnectionOptions,
   work: (sluice: Sluice) => Promise<T>,
-  signal?: AbortSignal,
+  more: Pick<ConnectOptions, "signal" | "onEvent"> = {},
 ): Promise<T> {
-  const text = options.endpoint ?? terminal.env["SLUICE_ENDPOINT"] ?? "";
-  const endpoints = endpointList(text === "" ? DEFAULT_ENDPOINT : text);
-  await using sluice = await connect({ endpoints, clientId: "sluice-cli", ...(signal && { signal }) });
+  await using sluice = await connect({ endpoints: endpointsOf(terminal, options), clientId: "sluice-cli", ...more });
   return await work(sluice);
 }

@@ -69,6 +69,8 @@ const NEXT_COMMANDS: Partial<Record<ErrorCode, Hint>> = {
 export function explain(error: unknown, endpoint?: string): { readonly text: string; readonly exitCode: number } {
   const message = messageOf(error);
   if (isSluiceError(error)) {
+    // Nobody but the user gives a call up.
+    if (error.code === "CANCELLED") return { text: "sluice: interrupted", exitCode: exitCodes.interrupted };
     const exitCode = EXIT_CODES[error.code] ?? exitCodes.failure;
     const type: typeof typed = (...words) => typed(...words, ...(endpoint === undefined ? [] : ["--endpoint", endpoint]));
     const hint = NEXT_COMMANDS[error.code]?.(error.details, type) ?? errorCatalogue[error.code].hint;

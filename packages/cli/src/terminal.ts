@@ -13,6 +13,7 @@ export interface Terminal {
   note(text: string): void;
   readonly input: Readable;
   readonly inputIsTerminal: boolean;
+  readonly outputIsTerminal: boolean;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Aborts at the first SIGINT or SIGTERM; the second one ends the process at once, after `lastWord` has been said. */
   interrupts(lastWord?: () => string): AbortSignal;
@@ -59,6 +60,9 @@ export function processTerminal(): Terminal {
     },
     get inputIsTerminal() {
       return process.stdin.isTTY;
+    },
+    get outputIsTerminal() {
+      return stdout.isTTY;
     },
     env: process.env,
     interrupts(said) {

@@ -13,6 +13,7 @@ async function run(...argv: string[]): Promise<{ code: number; out: string; err:
     note: (text) => void (err += `${text}\n`),
     input: Readable.from([]),
     inputIsTerminal: false,
+    outputIsTerminal: false,
     // Nothing listens there: no test reaches a server that happens to run.
     env: { SLUICE_ENDPOINT: "127.0.0.1:1" },
     interrupts: () => new AbortController().signal,

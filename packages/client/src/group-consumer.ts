@@ -283,11 +283,18 @@ export class SluiceGroupConsumer implements GroupConsumer {
     });
   }
   /** A failure is told as an event: the next commit tries again, and what nobody commits is read again. */
-  async #autoCommit(places: Iterable<Place>, timeoutMs: number): Promise<void> {
+  async #autoCommit(places: Iterable<Place>, timeoutMs: number, last = false): Promise<void> {
+    const late = Promise.withResolvers<never>();
+    // Also for the one before it: a commit waits until that is answered.
+    const timer = this.#connection.clock.setTimer(timeoutMs, () =>
+      late.reject(new SluiceError("TIMED_OUT", `no answer to the commit within ${timeoutMs} ms`)),
+    );
     try {
-      await this.#commit(uncommitted(places, "done"), { timeoutMs });
+      await Promise.race([this.#commit(uncommitted(places, "done"), { timeoutMs }), late.promise]);
     } catch (error) {
-      this.#hooks.onEvent({ type: "commit_failed", group: this.#options.group, error: asSluiceError(error) });
+      this.#hooks.onEvent({ type: "commit_failed", group: this.#options.group, error: asSluiceError(error), last });
+    } finally {
+      timer.cancel();
     }
   }
   #armCommit(): void {
@@ -311,7 +318,7 @@ export class SluiceGroupConsumer implements GroupConsumer {
     // An iteration that waits has finished what it had.
     if (this.#iteration.isWaiting) this.#settle();
     if (this.#options.autoCommit !== false && this.#membership.epoch > 0)
-      await this.#autoCommit([...this.#places.values()], clientTimers.groupLeaveMs);
+      await this.#autoCommit([...this.#places.values()], clientTimers.groupLeaveMs, true);
     await this.#end();
   }
   async #end(): Promise<void> {

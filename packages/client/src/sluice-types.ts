@@ -34,7 +34,9 @@ export type ClientEvent =
       readonly assigned: readonly TopicPartition[];
       readonly revoked: readonly TopicPartition[];
     }
-  | { readonly type: "group_lost" | "commit_failed"; readonly group: string; readonly error: Error };
+  | { readonly type: "group_lost"; readonly group: string; readonly error: Error }
+  /** `last`: of a member that closes, so nobody tries again, and what was done since the commit before is given to the group again. */
+  | { readonly type: "commit_failed"; readonly group: string; readonly error: Error; readonly last: boolean };
 
 /** A connection to a cluster. Producers and consumers share it and are closed with it. */
 export interface Sluice extends AsyncDisposable {

@@ -151,6 +151,24 @@ describe("a member of a group", () => {
     expect(committed(w, 0)).toBe(2);
   });
 
+  test("closes in a bounded time when its servers are gone, also behind a commit that is not answered, and says that the last one failed", async () => {
+    const events: ClientEvent[] = [];
+    await using w = await world({ partitions: 1, connect: { onEvent: (e) => void events.push(e) } });
+    await fill(w, 5);
+    const member = subscribe(w.sluice, { autoCommit: { intervalMs: 50 } });
+    const records = member[Symbol.asyncIterator]();
+    for (let i = 0; i < 5; i++) await records.next();
+    await w.proxies[0]!.server.stop();
+    const pending = records.next();
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    const startMs = performance.now();
+    await member.close();
+    expect((await pending).done).toBe(true);
+    // 2 s for the commit, 2 s for the goodbye.
+    expect(performance.now() - startMs).toBeLessThan(8_000);
+    expect(events.filter((e) => e.type === "commit_failed" && e.last)).toMatchObject([{ group: "g" }]);
+  });
+
   test("follows a pattern to topics that are made later", async () => {
     await using w = await world();
     await using member = w.sluice.subscribe({ group: "p", topicPattern: "t.*" });

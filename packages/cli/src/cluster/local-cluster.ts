@@ -91,7 +91,12 @@ export class LocalCluster implements ClusterHandle {
     const { kind } = this.#member(id);
     await withLock(this.dir, async () => {
       this.#spec = (await readSpec(this.dir)) ?? this.#spec;
-      if ((await processState(this.#ref(id))) !== "gone") return;
+      const state = await processState(this.#ref(id));
+      if (state === "paused")
+        throw new CommandFailure(
+          `${id} (pid ${this.#ref(id).pid}) is paused, and it was not started\n  Let go on: ${this.#typed("resume", id)}`,
+        );
+      if (state !== "gone") return;
       const lacks = kind === "etcd" ? undefined : await this.#lacksEtcd();
       if (lacks !== undefined) throw new CommandFailure(`${id} was not started: ${lacks.what}\n  ${lacks.way}`);
       await this.#launch(id);

@@ -1,10 +1,11 @@
 import type { RecordBatch, Sluice } from "@sluice/client";
 import { systemClock } from "@sluice/runtime/clock";
-import { type ConnectionOptions, withConnection } from "../connect.ts";
+import { type ConnectionOptions, endpointsOf, withConnection } from "../connect.ts";
 import { exitCodes, UsageError } from "../exit.ts";
 import { plural } from "../output.ts";
 import { clientPosition, type FromPosition, type UntilPosition } from "../position.ts";
 import { formatRecordLine } from "../record-line.ts";
+import { watchSilence } from "../silence-watch.ts";
 import type { Terminal } from "../terminal.ts";
 
 export interface ConsumeOptions extends ConnectionOptions {
@@ -16,45 +17,78 @@ export interface ConsumeOptions extends ConnectionOptions {
 }
 
 export async function consume(topic: string, options: ConsumeOptions, terminal: Terminal): Promise<number> {
-  const { until } = options;
   return withConnection(terminal, options, async (sluice) => {
     const signal = terminal.interrupts();
-    const { partitions: count } = await sluice.admin.describeTopic(topic);
+    const { partitions: count } = await sluice.admin.describeTopic(topic, { signal });
     if (options.partition !== undefined && options.partition >= count)
       throw new UsageError(`--partition ${options.partition}: ${topic} has partitions 0 to ${count - 1}`);
     const partitions = options.partition === undefined ? Array.from({ length: count }, (_, i) => i) : [options.partition];
-    const bounds = await Bounds.of(sluice, topic, partitions, until);
-    const untilEnd = options.exitOnEnd === true || until?.at === "end" || bounds.withinLog;
-    const consumer = sluice.consumer({ topic, partitions, from: clientPosition(options.from), untilEnd, signal });
-    const startMs = systemClock.monotonicMs();
-    let records = 0;
-    let reached = false;
+    const reading: Reading = { sluice, topic, partitions, options, terminal, signal, startMs: systemClock.monotonicMs(), records: 0 };
+    const silence = watchSilence({
+      sluice,
+      terminal,
+      endpoints: endpointsOf(terminal, options),
+      progress: () => reading.records,
+      waits: () => reading.isWriting !== true,
+      nothing: "nothing was read",
+      writes: false,
+      whenFine: () => reading.bounds?.waitsFor ?? (terminal.outputIsTerminal ? "waiting for records; Ctrl-C ends" : undefined),
+    });
     try {
-      await consumer.ready();
-      for (const [partition, offset] of consumer.positions()) bounds.passed(partition, offset);
-      const watch = bounds.watchClock(sluice, topic, consumer.positions.bind(consumer), () => void consumer.close());
-      try {
-        if (!bounds.allPassed) {
-          for await (const batch of consumer.batches()) {
-            records += await write(batch, bounds, options.output, terminal);
-            bounds.passed(batch.partition, batch.nextOffset);
-            if (bounds.allPassed) break;
-          }
-        }
-      } finally {
-        watch.cancel();
-      }
-      reached = true;
-    } catch (error) {
-      if (!signal.aborted) throw error;
+      return await read(reading);
     } finally {
-      await consumer.close();
+      silence.stop();
     }
-    const seconds = (systemClock.monotonicMs() - startMs) / 1_000;
-    terminal.note(`${plural(records, "record")} in ${seconds.toFixed(2)} s`);
-    // Without an end of its own, a reader is ended by its user.
-    return reached || (until === undefined && !untilEnd) ? exitCodes.ok : exitCodes.interrupted;
   });
+}
+
+interface Reading {
+  readonly sluice: Sluice;
+  readonly topic: string;
+  readonly partitions: readonly number[];
+  readonly options: ConsumeOptions;
+  readonly terminal: Terminal;
+  readonly signal: AbortSignal;
+  readonly startMs: number;
+  records: number;
+  bounds?: Bounds;
+  /** The output has not taken the last ones yet. */
+  isWriting?: boolean;
+}
+async function read(reading: Reading): Promise<number> {
+  const { sluice, topic, partitions, options, terminal, signal, startMs } = reading;
+  const { until } = options;
+  const bounds = (reading.bounds = await Bounds.of(sluice, topic, partitions, until, signal));
+  const untilEnd = options.exitOnEnd === true || until?.at === "end" || bounds.withinLog;
+  const consumer = sluice.consumer({ topic, partitions, from: clientPosition(options.from), untilEnd, signal });
+  let reached = false;
+  try {
+    await consumer.ready();
+    for (const [partition, offset] of consumer.positions()) bounds.passed(partition, offset);
+    const watch = bounds.watchClock(sluice, topic, consumer.positions.bind(consumer), () => void consumer.close());
+    try {
+      if (!bounds.allPassed) {
+        for await (const batch of consumer.batches()) {
+          reading.isWriting = true;
+          reading.records += await write(batch, bounds, options.output, terminal);
+          reading.isWriting = false;
+          bounds.passed(batch.partition, batch.nextOffset);
+          if (bounds.allPassed) break;
+        }
+      }
+    } finally {
+      watch.cancel();
+    }
+    reached = true;
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  } finally {
+    await consumer.close();
+  }
+  const seconds = (systemClock.monotonicMs() - startMs) / 1_000;
+  terminal.note(`${plural(reading.records, "record")} in ${seconds.toFixed(2)} s`);
+  // Without an end of its own, a reader is ended by its user.
+  return reached || (until === undefined && !untilEnd) ? exitCodes.ok : exitCodes.interrupted;
 }
 
 const NEWLINE = Buffer.from("\n");
@@ -74,6 +108,8 @@ async function write(batch: RecordBatch, bounds: Bounds, output: "value" | "json
   return records;
 }
 
+/** Partitions that a message names. */
+const NAMED_MAX = 10;
 /** Where each partition ends for this run: before an offset, or before the first record of a time. */
 class Bounds {
   readonly #ends: Map<number, number>;
@@ -92,9 +128,15 @@ class Bounds {
     this.#open = new Set(partitions);
     this.withinLog = withinLog;
   }
-  static async of(sluice: Sluice, topic: string, partitions: readonly number[], until: UntilPosition | undefined): Promise<Bounds> {
+  static async of(
+    sluice: Sluice,
+    topic: string,
+    partitions: readonly number[],
+    until: UntilPosition | undefined,
+    signal: AbortSignal,
+  ): Promise<Bounds> {
     if (until === undefined || until.at === "end") return new Bounds(partitions, new Map(), undefined, false);
-    const latest = await sluice.admin.listOffsets(topic, "latest", { partitions });
+    const latest = await sluice.admin.listOffsets(topic, "latest", { partitions, signal });
     if (until.at === "offset") {
       const within = latest.every(({ offset }) => until.offset <= offset);
       return new Bounds(partitions, new Map(partitions.map((partition) => [partition, until.offset])), undefined, within);
@@ -104,6 +146,14 @@ class Bounds {
   }
   get allPassed(): boolean {
     return this.#bounded && this.#open.size === 0;
+  }
+  /** What a reader is told that waits for its bound; undefined without one. */
+  get waitsFor(): string | undefined {
+    if (!this.#bounded || this.#open.size === 0) return undefined;
+    const open = [...this.#open].toSorted((a, b) => a - b);
+    const named = open.slice(0, NAMED_MAX).join(", ");
+    const more = open.length > NAMED_MAX ? ` and ${open.length - NAMED_MAX} more` : "";
+    return `waiting for ${open.length === 1 ? "partition" : "partitions"} ${named}${more} to reach --until; Ctrl-C ends`;
   }
   admits(partition: number, offset: number, timestampMs: number): boolean {
     if (!this.#bounded) return true;

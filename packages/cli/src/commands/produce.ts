@@ -2,12 +2,12 @@ import type { ProducerRecord, Sluice } from "@sluice/client";
 import { codeOf } from "@sluice/core/model";
 import { systemClock } from "@sluice/runtime/clock";
 import { createReadStream } from "node:fs";
-import { type ConnectionOptions, withConnection } from "../connect.ts";
+import { type ConnectionOptions, endpointsOf, withConnection } from "../connect.ts";
 import { CommandFailure, exitCodes, messageOf, UsageError } from "../exit.ts";
 import { splitLines } from "../lines.ts";
 import { parseRecordLine } from "../record-line.ts";
 import type { Terminal } from "../terminal.ts";
-import { watchSilence } from "../unwritable.ts";
+import { watchSilence } from "../silence-watch.ts";
 
 export interface ProduceOptions extends ConnectionOptions {
   readonly file?: string;
@@ -37,7 +37,7 @@ export async function produce(topic: string, options: ProduceOptions, terminal: 
     const source = options.size === undefined ? inputItems(options, partitions, terminal, signal) : generated(options.size);
     return send({ sluice, topic, source, options, terminal, tally, signal, giveUp });
   };
-  return withConnection(terminal, options, work, giveUp.signal);
+  return withConnection(terminal, options, work, { signal: giveUp.signal });
 }
 
 function checkOptions(options: ProduceOptions): void {
@@ -110,7 +110,15 @@ async function send({ sluice, topic, source, options, terminal, tally, signal, g
   const producer = sluice.producer({ topic });
   const pacer = options.rate === undefined ? undefined : new Pacer(options.rate, signal);
   const interrupted = lastAnswers(tally, terminal, signal, giveUp);
-  const silence = watchSilence(tally, sluice, terminal);
+  const silence = watchSilence({
+    sluice,
+    terminal,
+    endpoints: endpointsOf(terminal, options),
+    progress: () => tally.acknowledged,
+    waits: () => tally.open > 0,
+    nothing: "nothing was acknowledged",
+    writes: true,
+  });
   const headers = options.header ?? [];
   const complete = async (): Promise<boolean> => {
     for await (const items of source) {
