@@ -342,7 +342,14 @@ describe("processes", () => {
     const lacking = await onCluster("start", "coordinator-1");
     expect(performance.now() - startMs).toBeLessThan(10_000);
     expect([lacking.code, lacking.err]).toEqual([1, expect.stringMatching(/etcd-1 does not run.*\n.* cluster start --dir .* etcd-1/)]);
+    // What runs goes on, and says that it knows nothing newer.
+    await until("status says that it is the last known", 15_000, async () => {
+      const { code, err } = await run(["status"]);
+      return (code === 0 && err.includes("The metadata store does not answer the server: this is the last that it knew")) || err;
+    });
+    expect(JSON.parse(await ok(["status", "-o", "json"]))).toMatchObject({ metadataStale: true });
     expect(await onCluster("start", "coordinator-1", "etcd-1")).toMatchObject({ code: 0 });
+    await until("status is fresh again", 15_000, async () => (await run(["status"])).err === "");
   }, 60_000);
   test("with etcd paused the way on is another one", async () => {
     expect(await onCluster("kill", "coordinator-1")).toMatchObject({ code: 0 });

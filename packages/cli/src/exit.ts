@@ -62,6 +62,11 @@ const NEXT_COMMANDS: Partial<Record<ErrorCode, Hint>> = {
   NOT_ENOUGH_REPLICAS: (_, type) => `At least two storage nodes must run. See which do: ${type("status")}; start them, and try again`,
   DISK_FULL: (_, type) =>
     `No room on the disks of the storage nodes. See which: ${type("status")}; make room (docs/operations.md, "When disks are full"), and try again`,
+  TIMED_OUT: (_, type) => `See what does not answer: ${type("status")}; a change that was asked for may have been made or not`,
+  METADATA_UNAVAILABLE: (_, type) =>
+    `The metadata store (etcd) must run for this. See what is known: ${type("status")}; start it, and try again`,
+  NOT_OWNER: (_, type) => `No broker serves the partition. See which run: ${type("status")}; start one, and try again`,
+  PARTITION_RECOVERING: (_, type) => `The partition is being taken over. See who runs: ${type("status")}; and try again`,
   UNREACHABLE: () => `Start a server: ${typed("standalone")}; or name another: --endpoint HOST:PORT, or SLUICE_ENDPOINT`,
 };
 

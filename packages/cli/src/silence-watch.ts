@@ -81,6 +81,9 @@ function noAnswer(code: ErrorCode, endpoints: readonly string[]): Finding {
 }
 /** What of the cluster's state makes a writer, or a reader, wait. */
 export function findingOf(cluster: ClusterDescription, writes: boolean): Finding {
+  // The rest is only the last that was known.
+  if (writes && cluster.metadataStale)
+    return { kind: "stale", text: "the metadata store does not answer the server (METADATA_UNAVAILABLE)" };
   const why = writes ? whyUnwritable(cluster) : undefined;
   if (why !== undefined) return { kind: "unwritable", text: why };
   if (cluster.partitionsOffline > 0) return { kind: "offline", text: `${plural(cluster.partitionsOffline, "partition")} without a broker` };

@@ -70,6 +70,7 @@ export function createAdmin(call: Call): Admin {
     async describeCluster(options) {
       const c = await call((link, o) => link.admin.describeCluster({}, o), options);
       const { clusterId, generation, controller, topics, partitions, partitionsOffline, partitionsUnwritable, unwritableReason } = c;
+      const { metadataStale } = c;
       return {
         clusterId,
         generation,
@@ -80,6 +81,7 @@ export function createAdmin(call: Call): Admin {
         partitionsOffline,
         partitionsUnwritable,
         unwritableReason,
+        metadataStale,
       };
     },
     listOffsets: (topic, position, options) => listOffsets(call, topic, position, options?.partitions, options),

@@ -88,6 +88,7 @@ export class Connection {
   ): Promise<T> {
     const endsAtMs = this.clock.monotonicMs() + options.timeoutMs;
     const backoff = new Backoff(this.random);
+    let earlier: SluiceError | undefined;
     for (;;) {
       if (options.signal?.aborted === true) throw cancelled(options.signal);
       let link: ProxyLink | undefined;
@@ -101,7 +102,9 @@ export class Connection {
         if (link !== undefined && leavesProxy(error)) this.failed(link, error);
         const again = options.repeatable ? error.retriable : error.retriable && !outcomeUnknown(error);
         const waitMs = Math.max(error.throttleMs, backoff.nextMs());
-        if (!again || this.#closed !== undefined || this.clock.monotonicMs() + waitMs >= endsAtMs) throw this.#closed ?? error;
+        if (!again || this.#closed !== undefined || this.clock.monotonicMs() + waitMs >= endsAtMs)
+          throw this.#closed ?? lateAfter(error, earlier, options.timeoutMs);
+        earlier = error;
         await this.sleep(waitMs, options.signal);
       }
     }
@@ -174,6 +177,14 @@ export class Connection {
   }
 }
 
+/** The last attempt may have had no time for more than to be late: what the one before it was told is the reason. */
+function lateAfter(error: SluiceError, earlier: SluiceError | undefined, timeoutMs: number): SluiceError {
+  if (error.code !== "TIMED_OUT" || earlier === undefined || earlier.code === "TIMED_OUT") return error;
+  return new SluiceError("TIMED_OUT", `no answer within ${timeoutMs / 1_000} s; before that ${earlier.code}: ${earlier.message}`, {
+    cause: earlier,
+    throttleMs: error.throttleMs,
+  });
+}
 export const leavesProxy = (error: SluiceError): boolean => LEAVE.has(error.code);
 export const outcomeUnknown = (error: SluiceError): boolean => error.code === "OUTCOME_UNKNOWN" || error.code === "TIMED_OUT";
 export function cancelled(signal: AbortSignal): SluiceError {

@@ -7,7 +7,7 @@ import { Backoff } from "./backoff.ts";
 import { outcomeUnknown } from "./connection.ts";
 import type { ProduceAnswer } from "./messages.ts";
 import { type BatchOwner, OutBatch, OutRun, type ProducerIdentity, RecordSettlement, type RecordSink } from "./out-batch.ts";
-import type { QueueContext } from "./queue-context.ts";
+import { neverSent, type QueueContext } from "./queue-context.ts";
 import type { PreparedRecord } from "./records.ts";
 
 /** Refusals of one batch, before anything of its run is stored. Others are about the topic, the caller or the server, or say nothing of what is stored. */
@@ -380,7 +380,7 @@ export class PartitionQueue implements BatchOwner {
   }
   #tooLate(batch: OutBatch): SluiceError {
     const last = batch.refusal;
-    if (last === undefined) return new SluiceError("TIMED_OUT", this.#where("not sent within deliveryTimeoutMs, so not stored"));
+    if (last === undefined) return neverSent((text) => this.#where(text), this.#context);
     return new SluiceError(last.code, this.#where(`given up after deliveryTimeoutMs: ${last.message}`), { cause: last });
   }
   #where(text: string): string {

@@ -38,6 +38,7 @@ export class ProduceStream {
   #closed = false;
   #pausedUntilMs = 0;
   #nextId = 1;
+  #failure: SluiceError | undefined;
   #lastTopic = "";
   #timer: Timer | undefined;
   #watch: Timer | undefined;
@@ -55,6 +56,9 @@ export class ProduceStream {
       return false;
     }
     return !this.#full && this.#connection.clock.monotonicMs() >= this.#pausedUntilMs;
+  }
+  get failure(): SluiceError | undefined {
+    return this.#failure;
   }
   /** Only while `writable`. */
   write(batch: OutBatch): void {
@@ -109,6 +113,7 @@ export class ProduceStream {
       this.#link = link;
       this.#lastTopic = "";
       this.#full = false;
+      this.#failure = undefined;
       call.listen(
         (answer) => this.#answer(call, answer),
         (error) =>
@@ -116,6 +121,7 @@ export class ProduceStream {
       );
     } catch (thrown) {
       const error = asSluiceError(thrown);
+      this.#failure = error;
       if (link !== undefined) this.#connection.failed(link, error);
       if (this.#connection.closed === undefined) this.#later(this.#backoff.nextMs());
       return;
@@ -138,6 +144,7 @@ export class ProduceStream {
     this.#call = undefined;
     if (this.#link !== undefined && leavesProxy(error)) this.#connection.failed(this.#link, error);
     this.#link = undefined;
+    this.#failure = error;
     const lost = [...this.#unanswered.values()];
     this.#unanswered.clear();
     // Set first: the owner asks at once whether it may write. A stream that answered before is opened again at once.

@@ -51,6 +51,8 @@ interface TopicEntry {
   loadedAtMs: number;
   pending: Pending[];
   loading: Promise<void> | undefined;
+  /** Why it is not known yet. */
+  missing: SluiceError | undefined;
 }
 
 /**
@@ -78,6 +80,7 @@ export class ProducerCore implements QueueContext, ProduceStreamOwner {
   readonly #closing = new AbortController();
   #identity: ProducerIdentity | undefined;
   #identityAsked = false;
+  #identityMissing: SluiceError | undefined;
   #turnAsked = false;
   #flushes = 0;
   #deadlines: Timer | undefined;
@@ -105,6 +108,9 @@ export class ProducerCore implements QueueContext, ProduceStreamOwner {
   }
   get flushing(): boolean {
     return this.#flushes > 0;
+  }
+  get identityMissing(): SluiceError | undefined {
+    return this.#identityMissing;
   }
   get hasWork(): boolean {
     for (const queue of this.#busy) if (!queue.isEmpty) return true;
@@ -217,10 +223,13 @@ export class ProducerCore implements QueueContext, ProduceStreamOwner {
     return false;
   }
 
+  get #attemptMs(): number {
+    return Math.min(this.#settings.deliveryTimeoutMs / 2, clientTimers.attemptMs);
+  }
   #topic(name: string): TopicEntry {
     let entry = this.#topics.get(name);
     if (entry === undefined) {
-      entry = { route: undefined, loadedAtMs: 0, pending: [], loading: undefined };
+      entry = { route: undefined, loadedAtMs: 0, pending: [], loading: undefined, missing: undefined };
       this.#topics.set(name, entry);
       entry.loading = this.#load(name, entry);
     }
@@ -229,7 +238,7 @@ export class ProducerCore implements QueueContext, ProduceStreamOwner {
   /** Never rejects: what waits for the topic is told. */
   async #load(name: string, entry: TopicEntry): Promise<void> {
     const untilMs = this.clock.monotonicMs() + clientTimers.newTopicMs;
-    const options = { timeoutMs: this.#settings.deliveryTimeoutMs, signal: this.#closing.signal };
+    const options = { timeoutMs: this.#attemptMs, signal: this.#closing.signal };
     for (;;) {
       try {
         const { topic } = await this.#call((link, o) => link.admin.describeTopic({ name }, o), options);
@@ -243,6 +252,7 @@ export class ProducerCore implements QueueContext, ProduceStreamOwner {
         return;
       } catch (thrown) {
         const error = asSluiceError(thrown);
+        entry.missing = error;
         const isNew = error.code === "UNKNOWN_TOPIC" && this.clock.monotonicMs() < untilMs;
         const waiting = entry.pending.length > 0 && error.retriable;
         if (this.#over === undefined && (isNew || waiting)) {
@@ -287,13 +297,16 @@ export class ProducerCore implements QueueContext, ProduceStreamOwner {
   }
   /** Tries for as long as the producer lives; rejects with what no retry can help. */
   async #initProducer(): Promise<ProducerIdentity> {
-    const options = { timeoutMs: this.#settings.deliveryTimeoutMs, signal: this.#closing.signal };
+    const options = { timeoutMs: this.#attemptMs, signal: this.#closing.signal };
     for (;;) {
       try {
         const { producerId, producerEpoch } = await this.#call((link, o) => link.produce.initProducer({}, o), options);
+        this.#identityMissing = undefined;
         return { producerId: Number(producerId), producerEpoch };
-      } catch (error) {
-        if (this.#over !== undefined || !asSluiceError(error).retriable) throw error;
+      } catch (thrown) {
+        const error = asSluiceError(thrown);
+        if (this.#over !== undefined || !error.retriable) throw error;
+        this.#identityMissing = error;
       }
     }
   }
@@ -309,7 +322,12 @@ export class ProducerCore implements QueueContext, ProduceStreamOwner {
       if (entry.pending.length === 0 || (entry.pending[0] as Pending).deadlineMs > nowMs) continue;
       const late = entry.pending.filter((p) => p.deadlineMs <= nowMs);
       entry.pending = entry.pending.filter((p) => p.deadlineMs > nowMs);
-      for (const p of late) this.#failPending(p, new SluiceError("TIMED_OUT", "the topic was not found out in time, so nothing was sent"));
+      const { missing: cause } = entry;
+      const why = cause === undefined ? "" : `: ${cause.code}: ${cause.message}`;
+      const error = new SluiceError("TIMED_OUT", `the topic was not found out in time, so nothing was sent${why}`, {
+        cause,
+      });
+      for (const p of late) this.#failPending(p, error);
     }
     let abandon = false;
     for (const queue of this.#busy) {

@@ -50,6 +50,8 @@ export const clientTimers = {
   /** A machine that has lost power ends no connection: the client finds that out after this and the time-out at the latest. */
   keepaliveMs: 1_000,
   keepaliveTimeoutMs: 2_000,
+  /** A topic or a producer id that is asked for and not had for as long is asked for again; what was said meanwhile is the reason that is told. */
+  attemptMs: 5_000,
   /** A topic made at another proxy a moment ago may be unknown here for as long. */
   newTopicMs: 1_000,
   /** A member's heartbeat, retries included; the next says the same again. */

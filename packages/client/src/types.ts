@@ -250,6 +250,8 @@ export interface ClusterDescription {
   readonly partitionsUnwritable: number;
   /** Why no partition takes records: `NOT_ENOUGH_REPLICAS` or `DISK_FULL`; empty when there is no reason for all of them. */
   readonly unwritableReason: string;
+  /** The metadata store does not answer the server that was asked: all of this is the last that it knew. */
+  readonly metadataStale: boolean;
 }
 export interface MemberInfo {
   readonly service: string;

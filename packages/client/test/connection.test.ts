@@ -133,6 +133,8 @@ describe("calls", () => {
     w.cluster.unaryError = () => "METADATA_UNAVAILABLE";
     // What the last attempt said, or that the time ended while it was under way.
     expect(["METADATA_UNAVAILABLE", "TIMED_OUT"]).toContain(await failure(w.sluice.admin.listTopics({ timeoutMs: 400 })));
+    const late: unknown = await w.sluice.admin.listTopics({ timeoutMs: 400 }).catch((error: unknown) => error);
+    expect((late as Error).message).toMatch(/^as the test wants$|^no answer within 0.4 s; before that METADATA_UNAVAILABLE: /);
     w.cluster.unaryError = () => "PERMISSION_DENIED";
     await expect(w.sluice.admin.listTopics()).rejects.toMatchObject({
       code: "PERMISSION_DENIED",

@@ -254,16 +254,33 @@ describe("limits", () => {
     expect((await storedValues(w))[0]).toEqual(["after"]);
   });
 
+  test("without a producer id the record is told what it waited for", async () => {
+    await using w = await world();
+    await using producer = w.sluice.producer({ topic: "t", deliveryTimeoutMs: 800 });
+    let calls = 0;
+    // The topic is told, the id is not.
+    w.cluster.unaryError = () => (calls++ === 0 ? undefined : "METADATA_UNAVAILABLE");
+    await expect(producer.send({ value: "a" })).rejects.toMatchObject({
+      code: "TIMED_OUT",
+      message: expect.stringMatching(/^t\/0: not sent within deliveryTimeoutMs, so not stored: no producer id .*: METADATA_UNAVAILABLE: /),
+    });
+    w.cluster.unaryError = () => undefined;
+    await producer.send({ value: "b" });
+  });
+
   test("nobody to send to: the record is told as not stored when its time is over", async () => {
     await using w = await world();
     await using producer = w.sluice.producer({ topic: "t", deliveryTimeoutMs: 500 });
     await producer.send({ value: "a" });
     await w.proxies[0]?.server.stop();
     const [known, unknown] = await Promise.all([
-      failure(producer.send({ value: "b" })),
+      producer.send({ value: "b" }).catch((error: unknown) => String((error as Error).message)),
       failure(producer.send({ topic: "other", value: "c" })),
     ]);
-    expect([known, unknown]).toEqual(["TIMED_OUT", expect.stringMatching(/TIMED_OUT|UNREACHABLE/)]);
+    expect([known, unknown]).toEqual([
+      expect.stringMatching(/^t\/0: not sent .*: UNREACHABLE: /),
+      expect.stringMatching(/TIMED_OUT|UNREACHABLE/),
+    ]);
     expect(producer.bufferedBytes).toBe(0);
     expect(w.cluster.partition("t", 0).end).toBe(1);
   });

@@ -14,6 +14,8 @@ export interface ControllerClientOptions {
   readonly view: ClusterView;
   readonly identity: ServiceIdentity;
   readonly channels: ChannelPool;
+  /** The metadata store does not answer now, as far as is known here. */
+  readonly metadataStale: () => boolean;
 }
 export type LeaderClient = RpcClient<typeof ControllerService>;
 /** Nothing was done: another attempt is safe. */
@@ -42,7 +44,7 @@ export class ControllerClient {
         if (client === undefined) throw new SluiceError("NOT_LEADER", "no controller leads now");
         return await send(client, Math.max(1, leftMs));
       } catch (error) {
-        if (!AGAIN.has(codeOf(error)) || deadlineMs - clock.monotonicMs() <= proxyLimits.routeRetryMs) throw error;
+        if (!AGAIN.has(codeOf(error)) || deadlineMs - clock.monotonicMs() <= proxyLimits.routeRetryMs) throw this.#told(error);
         await clock.sleep(proxyLimits.routeRetryMs, signal);
       }
     }
@@ -61,6 +63,14 @@ export class ControllerClient {
       .catch((error: unknown) => logger.debug("peer report not delivered", { peer: id, code: codeOf(error) }));
   }
 
+  /** An address of the cluster's inside, and what was left of the time, say nothing to who asked. */
+  #told(error: unknown): unknown {
+    if (codeOf(error) !== "TIMED_OUT") return error;
+    const why = this.#options.metadataStale() ? ": the metadata store does not answer" : "";
+    return new SluiceError("TIMED_OUT", `the controller did not answer in time${why}; the change may have been made or not`, {
+      cause: error,
+    });
+  }
   #leader(): LeaderClient | undefined {
     const { view } = this.#options;
     const leader = view.leader;

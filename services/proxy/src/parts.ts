@@ -45,6 +45,7 @@ export interface ProxyPartsOptions {
   readonly heldBytesMax: number;
   readonly tailCacheBytes: number;
   readonly blockCacheBytes: number;
+  readonly metadataStale: () => boolean;
 }
 
 /** What both listeners serve from. */
@@ -81,7 +82,15 @@ export class ProxyParts {
     const { clock, logger, timers, store, keys, objectStore } = environment;
     const context = linkContext(options);
     this.#channels = new ChannelPool({ clock, clientId: identity.id });
-    this.#controller = new ControllerClient({ clock, logger, timers, view, identity, channels: this.#channels });
+    this.#controller = new ControllerClient({
+      clock,
+      logger,
+      timers,
+      view,
+      identity,
+      channels: this.#channels,
+      metadataStale: options.metadataStale,
+    });
     this.#coordinators = new CoordinatorClient({ clock, timers, view, channels: this.#channels });
     this.#links = new BrokerLinks(context, view, {
       onFrame: (_broker, link, frame) => this.#follower.onFrame(link, frame),
@@ -175,7 +184,7 @@ export class ProxyParts {
       services: [
         produceService({ clock, timers, topics, path, producerIds }),
         consumeService({ clock, timers, codecs: nativeCodecs, topics, positions, reads, metrics, tracer: environment.tracer }),
-        adminService({ clock, timers, view, topics, controller: this.#controller }),
+        adminService({ clock, timers, view, topics, controller: this.#controller, metadataStale: this.#options.metadataStale }),
         groupService(this.#coordinators, topics),
       ],
     });

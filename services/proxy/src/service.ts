@@ -127,7 +127,13 @@ class ProxyProcess implements Proxy {
       heldBytesMax: this.#options.heldBytesMax ?? limits.proxyHeldProduceBytesMax,
       tailCacheBytes: this.#options.tailCacheBytes ?? limits.tailCacheBytesDefault,
       blockCacheBytes: this.#options.blockCacheBytes ?? limits.blockCacheBytesDefault,
+      metadataStale: () => this.#metadataStale(),
     });
+  }
+  /** The own lease is what the store is asked for all the time. Before there is one, the view has just been read. */
+  #metadataStale(): boolean {
+    const membership = this.#membership;
+    return membership?.record !== undefined && membership.confirmedUntilMs() < this.#options.environment.clock.monotonicMs();
   }
   #member(): Membership {
     const { environment, identity } = this.#options;

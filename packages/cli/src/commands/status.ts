@@ -28,6 +28,8 @@ export async function status(options: ConnectionOptions & { readonly output: Out
     const offline = cluster.partitionsOffline === 0 ? "" : `, ${cluster.partitionsOffline} without a broker`;
     const why = whyUnwritable(cluster);
     const starved = why === undefined ? "" : `, ${cluster.partitionsUnwritable} take no records: ${why}`;
+    if (cluster.metadataStale)
+      terminal.note("The metadata store does not answer the server: this is the last that it knew (METADATA_UNAVAILABLE)");
     const table = [
       `cluster     ${cluster.clusterId} (generation ${cluster.generation})`,
       `controller  ${cluster.controller === "" ? "none" : cluster.controller}`,

@@ -17,6 +17,8 @@ export interface AdminHandlersContext {
   readonly view: ClusterView;
   readonly topics: Topics;
   readonly controller: ControllerClient;
+  /** The metadata store does not answer now, as far as is known here. */
+  readonly metadataStale: () => boolean;
 }
 
 export const adminAccess = defineAccess(AdminService, {
@@ -56,7 +58,7 @@ export function adminService(context: AdminHandlersContext): ServiceRegistration
       await seen(context, call, () => topics.known(call.principal.tenant, request.name)?.topicId !== known?.topicId || known === undefined);
       return {};
     },
-    describeCluster: () => describeCluster(view),
+    describeCluster: () => describeCluster(view, context.metadataStale()),
   });
 }
 

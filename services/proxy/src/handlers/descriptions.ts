@@ -36,7 +36,8 @@ export function describePartitions(view: ClusterView, topic: TopicRecord) {
   });
 }
 
-export function describeCluster(view: ClusterView) {
+/** `metadataStale`: the store has not answered for longer than a member's lease is sure. */
+export function describeCluster(view: ClusterView, metadataStale: boolean) {
   let partitions = 0;
   let topics = 0;
   let partitionsOffline = 0;
@@ -60,6 +61,7 @@ export function describeCluster(view: ClusterView) {
     partitionsOffline,
     partitionsUnwritable: reason === undefined ? partitionsOffline : partitions,
     unwritableReason: reason ?? "",
+    metadataStale,
     members: [...view.members.values()].map(({ record }) => ({
       service: record.service,
       id: record.id,
