@@ -1,5 +1,7 @@
-import { errorCatalogue, isSluiceError, type ErrorCode } from "@sluice/core/model";
+import { errorCatalogue, isSluiceError, topicConfigKeys, type ErrorCode, type SluiceError } from "@sluice/core/model";
 import { typed } from "./command-line.ts";
+import { DEFAULT_ENDPOINT, defaultPorts } from "./defaults.ts";
+import { nearest } from "./nearest.ts";
 
 /** What the shell sees. docs/cli.md holds the same table. */
 export const exitCodes = {
@@ -40,15 +42,37 @@ const EXIT_CODES: Partial<Record<ErrorCode, number>> = {
   FOLDER_IN_USE: exitCodes.folderInUse,
 };
 
-/** Details of an error, and how a command is typed that goes to the same endpoint. */
-type Hint = (details: Readonly<Record<string, string>>, type: typeof typed) => string;
+/** What a command was about, as far as it says so on its line. */
+export interface About {
+  readonly endpoint?: string | undefined;
+  readonly topic?: string | undefined;
+}
+/** What an error says, how a command is typed that goes to the same endpoint, and what the topic is called. */
+interface Case {
+  readonly details: Readonly<Record<string, string>>;
+  readonly message: string;
+  readonly type: typeof typed;
+  /** NAME when it is not known. */
+  readonly topic: string;
+}
+type Hint = (it: Case) => string;
 /** Where the command line knows the next thing to type, that is the hint. */
 const NEXT_COMMANDS: Partial<Record<ErrorCode, Hint>> = {
-  UNKNOWN_TOPIC: (_, type) => `List them: ${type("topic", "list")}; or create it: ${type("topic", "create", "NAME", "--partitions", "N")}`,
+  UNKNOWN_TOPIC: ({ type, topic, details }) => {
+    const meant = nearest(topic, (details["topics"] ?? "").split(","));
+    const near = meant === undefined || meant === "" ? "" : `Did you mean ${meant}? `;
+    return `${near}List them: ${type("topic", "list")}; or create it: ${type("topic", "create", topic, "--partitions", "N")}`;
+  },
+  INVALID_CONFIG: ({ message, topic, type }) => {
+    const key = /unknown topic configuration key "([^"]*)"/.exec(message)?.[1];
+    const meant = key === undefined ? undefined : nearest(key, Object.keys(topicConfigKeys));
+    const near = meant === undefined ? "" : `Did you mean ${meant}? `;
+    return `${near}All keys with what they take: docs/topics.md; those of a topic: ${type("topic", "describe", topic)}`;
+  },
   FOLDER_IN_USE: () => "Use the one that runs; or stop it; or choose another folder: --data DIR (and other ports: --port-base N)",
-  OFFSET_OUT_OF_RANGE: (_, type) =>
-    `See what there is: ${type("topic", "describe", "NAME")}; or start at one of the ends: --from earliest, --from latest`,
-  UNREADABLE_BATCH: ({ topic, partition, nextOffset, group }, type) => {
+  OFFSET_OUT_OF_RANGE: ({ type, topic }) =>
+    `See what there is: ${type("topic", "describe", topic)}; or start at one of the ends: --from earliest, --from latest`,
+  UNREADABLE_BATCH: ({ details: { topic, partition, nextOffset, group }, type }) => {
     if (topic === undefined || partition === undefined || nextOffset === undefined) return errorCatalogue.UNREADABLE_BATCH.hint;
     const way =
       group === undefined
@@ -56,30 +80,42 @@ const NEXT_COMMANDS: Partial<Record<ErrorCode, Hint>> = {
         : type("group", "reset", group, "--topic", topic, "--partition", partition, "--to", nextOffset);
     return `Sluice stores batches as they come, and this one cannot be decoded here. Go on after it: ${way}`;
   },
-  NOT_LEADER: (_, type) => `No controller answers, and nothing was changed. See which run: ${type("status")}; start one, and try again`,
-  COORDINATOR_NOT_AVAILABLE: (_, type) =>
+  MESSAGE_TOO_LARGE: ({ type, topic }) =>
+    `Send smaller messages, or let the topic take larger ones, up to 8 MiB: ${type("topic", "alter", topic, "--config", "max.message.bytes=BYTES")}`,
+  INVALID_TIMESTAMP: ({ type, topic }) =>
+    `Let the topic take it: ${type("topic", "alter", topic, "--config", "message.timestamp.before.max.ms=MS")} (too old), message.timestamp.after.max.ms (in the future)`,
+  GROUP_NOT_FOUND: ({ type }) => `List them: ${type("group", "list")}`,
+  NOT_LEADER: ({ type }) => `No controller answers, and nothing was changed. See which run: ${type("status")}; start one, and try again`,
+  COORDINATOR_NOT_AVAILABLE: ({ type }) =>
     `No coordinator serves the group now. See which run: ${type("status")}; start one, or wait, and try again`,
-  NOT_ENOUGH_REPLICAS: (_, type) => `At least two storage nodes must run. See which do: ${type("status")}; start them, and try again`,
-  DISK_FULL: (_, type) =>
+  NOT_ENOUGH_REPLICAS: ({ type }) => `At least two storage nodes must run. See which do: ${type("status")}; start them, and try again`,
+  DISK_FULL: ({ type }) =>
     `No room on the disks of the storage nodes. See which: ${type("status")}; make room (docs/operations.md, "When disks are full"), and try again`,
-  TIMED_OUT: (_, type) => `See what does not answer: ${type("status")}; a change that was asked for may have been made or not`,
-  METADATA_UNAVAILABLE: (_, type) =>
+  TIMED_OUT: ({ type }) => `See what does not answer: ${type("status")}; a change that was asked for may have been made or not`,
+  METADATA_UNAVAILABLE: ({ type }) =>
     `The metadata store (etcd) must run for this. See what is known: ${type("status")}; start it, and try again`,
-  NOT_OWNER: (_, type) => `No broker serves the partition. See which run: ${type("status")}; start one, and try again`,
-  PARTITION_RECOVERING: (_, type) => `The partition is being taken over. See who runs: ${type("status")}; and try again`,
-  UNREACHABLE: () => `Start a server: ${typed("standalone")}; or name another: --endpoint HOST:PORT, or SLUICE_ENDPOINT`,
+  NOT_OWNER: ({ type }) => `No broker serves the partition. See which run: ${type("status")}; start one, and try again`,
+  PARTITION_RECOVERING: ({ type }) => `The partition is being taken over. See which run: ${type("status")}; and try again`,
+  UNREACHABLE: ({ message }) =>
+    message.includes("does not speak gRPC")
+      ? `Name the gRPC address, ${DEFAULT_ENDPOINT} by default (Kafka's port is ${defaultPorts.kafka}, that of health and metrics ${defaultPorts.metrics}): --endpoint HOST:PORT, or SLUICE_ENDPOINT`
+      : `Start a server: ${typed("standalone")}; or name another: --endpoint HOST:PORT, or SLUICE_ENDPOINT`,
 };
+/** What helps, in the words of the command line. */
+export function hintOf(error: SluiceError, { endpoint, topic = "NAME" }: About): string {
+  const type: typeof typed = (...words) => typed(...words, ...(endpoint === undefined ? [] : ["--endpoint", endpoint]));
+  const { code, details, message } = error;
+  return NEXT_COMMANDS[code]?.({ details, message, type, topic }) ?? errorCatalogue[code].hint;
+}
 
-/** One line (two with a hint) for a person, and the exit code, of anything thrown. `endpoint`: the one that was named on the command line. */
-export function explain(error: unknown, endpoint?: string): { readonly text: string; readonly exitCode: number } {
+/** One line (two with a hint) for a person, and the exit code, of anything thrown. */
+export function explain(error: unknown, about: About = {}): { readonly text: string; readonly exitCode: number } {
   const message = messageOf(error);
   if (isSluiceError(error)) {
     // Nobody but the user gives a call up.
     if (error.code === "CANCELLED") return { text: "sluice: interrupted", exitCode: exitCodes.interrupted };
     const exitCode = EXIT_CODES[error.code] ?? exitCodes.failure;
-    const type: typeof typed = (...words) => typed(...words, ...(endpoint === undefined ? [] : ["--endpoint", endpoint]));
-    const hint = NEXT_COMMANDS[error.code]?.(error.details, type) ?? errorCatalogue[error.code].hint;
-    return { text: `sluice: ${error.code}: ${message}\n  ${hint}`, exitCode };
+    return { text: `sluice: ${error.code}: ${message}\n  ${hintOf(error, about)}`, exitCode };
   }
   const exitCode = (error as { exitCode?: unknown } | undefined)?.exitCode;
   return { text: `sluice: ${message}`, exitCode: typeof exitCode === "number" ? exitCode : exitCodes.failure };

@@ -1,4 +1,4 @@
-import { CommandFailure } from "./exit.ts";
+import { CommandFailure, exitCodes } from "./exit.ts";
 
 /** A record is at most 8 MiB; as base64 within JSON it is a third more, and headers come on top. */
 export const LINE_BYTES_MAX = 64 * 1024 * 1024;
@@ -15,7 +15,12 @@ export async function* splitLines(input: AsyncIterable<Uint8Array>, lineBytesMax
   let number = 0;
   const keep = (part: Uint8Array): void => {
     pendingBytes += part.length;
-    if (pendingBytes > lineBytesMax) throw new CommandFailure(`line ${number + 1} is over ${lineBytesMax} bytes`);
+    if (pendingBytes > lineBytesMax)
+      throw new CommandFailure(
+        `line ${number + 1}: MESSAGE_TOO_LARGE: over ${lineBytesMax} bytes, the most that a line may have; the lines before it were read\n` +
+          "  A record is at most 8 MiB. Is it the right file, and are its lines ended by \\n?",
+        exitCodes.unacknowledged,
+      );
     pending.push(part);
   };
   const take = (): Uint8Array => {

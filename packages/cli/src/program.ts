@@ -1,9 +1,10 @@
 import { Command, type CommanderError, InvalidArgumentError, Option } from "commander";
 import { DEFAULT_DATA_FOLDER, DEFAULT_ENDPOINT, defaultPorts } from "./defaults.ts";
-import { exitCodes, explain, messageOf } from "./exit.ts";
+import { type About, exitCodes, explain, messageOf } from "./exit.ts";
 import { outputFormats, type OutputFormat } from "./output.ts";
 import { type FromPosition, parseFrom, parseTo, parseUntil, type UntilPosition } from "./position.ts";
 import type { Terminal } from "./terminal.ts";
+import { mistakeIn } from "./usage.ts";
 import { byteSize, notEmpty, pair, uniquePairs, wholeNumber } from "./values.ts";
 import { VERSION } from "./version.ts";
 
@@ -59,12 +60,18 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
   addTopic(program, terminal, run);
   addGroup(program, terminal, run);
   addData(program, terminal, run);
-  let named: string | undefined;
+  let about: About = {};
   program.hook("preAction", (_, command) => {
     const { endpoint: given } = command.opts<{ endpoint?: string }>();
-    named = given;
+    const isOfTopic = command.parent?.name() === "topic" || command.registeredArguments[0]?.name() === "topic";
+    about = { endpoint: given, topic: isOfTopic ? (command.args[0] ?? undefined) : undefined };
   });
   try {
+    const mistake = mistakeIn(program, argv);
+    if (mistake !== undefined) {
+      terminal.note(`error: ${mistake.text}\n(add --help for the flags)`);
+      return exitCodes.usage;
+    }
     await program.parseAsync([...argv], { from: "user" }).catch((error: unknown) => {
       if (!isCommanderError(error)) throw error;
       code = error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
@@ -72,7 +79,7 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
     await terminal.flush();
     return code;
   } catch (error) {
-    const { text, exitCode } = explain(error, named);
+    const { text, exitCode } = explain(error, about);
     if (exitCode !== exitCodes.ok) terminal.note(text);
     return exitCode;
   }
@@ -131,7 +138,7 @@ function addCluster(program: Command, terminal: Terminal, run: Runner): void {
       "first of a row of ports, the first proxy's gRPC first (default: free ports)",
       number("--port-base", 1, PORT_MAX - 200),
     )
-    .option("--etcd <path>", "the etcd program (default: the first of the PATH)", parsed(notEmpty("--etcd")))
+    .option("--etcd <path>", "the etcd program (default: the first of the PATH, /usr/local/bin and /usr/bin)", parsed(notEmpty("--etcd")))
     .addOption(configPairs("configuration key for the services that know it; may be repeated"))
     .action((options: { config: Pairs } & Record<string, unknown>) =>
       run(async () => {

@@ -53,6 +53,8 @@ export function endpointList(text: string): string[] {
   const bad = endpoints.find(
     (endpoint) => !/^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/.test(endpoint) || Number(/\d+$/.exec(endpoint)![0]) > 65_535,
   );
+  const scheme = /^[a-z][a-z0-9+]*:\/\//i.exec(bad ?? "")?.[0];
+  if (scheme !== undefined) throw new UsageError(`the endpoint is ${shown(bad!)}; it takes HOST:PORT[,HOST:PORT], without ${scheme}`);
   if (endpoints.length === 0 || bad !== undefined)
     throw new UsageError(`the endpoint is ${shown(bad ?? text)}; it takes HOST:PORT[,HOST:PORT]`);
   return endpoints;

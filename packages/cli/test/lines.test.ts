@@ -35,6 +35,6 @@ test("a line over the limit is refused before it is all read", async () => {
       yield read === 1 ? Buffer.from("ok\nxx") : Buffer.from("xxxxxxxx");
     }
   }
-  await expect(split(endless(), 16)).rejects.toThrow("line 2 is over 16 bytes");
+  await expect(split(endless(), 16)).rejects.toThrow("line 2: MESSAGE_TOO_LARGE: over 16 bytes");
   expect(read).toBe(3);
 });

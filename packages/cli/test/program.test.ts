@@ -1,6 +1,6 @@
 import { describe, expect, test } from "@jest/globals";
 import { Readable } from "node:stream";
-import { SluiceError } from "@sluice/core/model";
+import { type ErrorCode, SluiceError } from "@sluice/core/model";
 import { CommandFailure, exitCodes, explain, UsageError } from "../src/exit.ts";
 import { runProgram } from "../src/program.ts";
 import type { Terminal } from "../src/terminal.ts";
@@ -49,6 +49,13 @@ describe("usage", () => {
     [["topic", "alter", "t", "--config", "a=1", "--delete-config", "a"], "to --config and to --delete-config"],
     [["topic", "list", "-o", "xml"], "Allowed choices are table, json, jsonl"],
     [["produce"], "missing required argument"],
+    [["topic", "create"], "missing required argument 'name', and required option '--partitions <n>'"],
+    [["topic", "create", "--partitions", "3"], "error: missing required argument 'name'\n"],
+    [["topic", "create", "x", "--partition", "3"], "error: unknown option '--partition'\n(Did you mean --partitions?)"],
+    [["topic", "create", "x", "--partition=3"], "error: unknown option '--partition'\n(Did you mean --partitions?)"],
+    [["group", "reset", "g", "--two", "earliest"], "error: unknown option '--two'\n(Did you mean --to?)"],
+    [["produce", "t", "-x"], "error: unknown option '-x'\n"],
+    [["produce", "t", "--endpoint", "http://127.0.0.1:7070"], "HOST:PORT[,HOST:PORT], without http://"],
     [["produce", "t", "--size", "1", "--jsonl"], "--size"],
     [["produce", "t", "--jsonl", "--key-separator", ":"], "--key-separator"],
     [["produce", "t", "--rate", "0"], "--rate is"],
@@ -97,17 +104,33 @@ test("errors: the code, the hint, the exit code", () => {
     exitCode: exitCodes.failure,
   });
   expect(explain(new SluiceError("UNKNOWN_TOPIC", "no x")).text).toContain("sluice topic create NAME --partitions N");
-  expect(explain(new SluiceError("UNKNOWN_TOPIC", "no x"), "h:1").text).toContain("sluice topic list --endpoint h:1;");
+  expect(explain(new SluiceError("UNKNOWN_TOPIC", "no x"), { endpoint: "h:1" }).text).toContain("sluice topic list --endpoint h:1;");
   expect(explain(new SluiceError("INVALID_CONFIG", "x")).exitCode).toBe(exitCodes.usage);
   expect(explain(new UsageError("x")).exitCode).toBe(exitCodes.usage);
   expect(explain(new CommandFailure("x", exitCodes.unacknowledged))).toEqual({ text: "sluice: x", exitCode: exitCodes.unacknowledged });
   expect(explain("text")).toEqual({ text: "sluice: text", exitCode: exitCodes.failure });
 });
 
+test("hints name the topic, and what was probably meant", () => {
+  const about = { topic: "oders", endpoint: "h:1" };
+  const hint = (code: ErrorCode, message = "x", details = {}) =>
+    explain(new SluiceError(code, message, { details }), about).text.split("\n")[1];
+  expect(hint("UNKNOWN_TOPIC", "x", { topics: "copy,orders" })).toBe(
+    "  Did you mean orders? List them: sluice topic list --endpoint h:1; or create it: sluice topic create oders --partitions N --endpoint h:1",
+  );
+  expect(hint("UNKNOWN_TOPIC", "x", { topics: "" })).toMatch(/^ {2}List them: /);
+  expect(hint("INVALID_CONFIG", 'unknown topic configuration key "retention.sm"')).toContain("Did you mean retention.ms? All keys");
+  expect(hint("INVALID_CONFIG", "other")).toContain("docs/topics.md");
+  expect(hint("MESSAGE_TOO_LARGE")).toContain("sluice topic alter oders --config max.message.bytes=BYTES --endpoint h:1");
+  expect(hint("GROUP_NOT_FOUND")).toBe("  List them: sluice group list --endpoint h:1");
+  expect(hint("NOT_OWNER")).toContain("No broker serves the partition. See which run: sluice status --endpoint h:1");
+  expect(hint("UNREACHABLE", "h:1: the peer accepts connections but does not speak gRPC")).toContain("127.0.0.1:7070 by default");
+  expect(explain(new SluiceError("CANCELLED", "x"))).toEqual({ text: "sluice: interrupted", exitCode: exitCodes.interrupted });
+});
 test("a batch that cannot be decoded: the command that goes on after it", () => {
   const details = { topic: "t", partition: "3", offset: "5", nextOffset: "8" };
   const hint = (more: Record<string, string> = {}, endpoint?: string) =>
-    explain(new SluiceError("UNREADABLE_BATCH", "x", { details: { ...details, ...more } }), endpoint).text;
+    explain(new SluiceError("UNREADABLE_BATCH", "x", { details: { ...details, ...more } }), { endpoint }).text;
   expect(hint()).toMatch(/Go on after it: sluice consume t --partition 3 --from 8$/);
   expect(hint({}, "h:1")).toMatch(/sluice consume t --partition 3 --from 8 --endpoint h:1$/);
   expect(hint({ group: "my group" })).toMatch(/sluice group reset 'my group' --topic t --partition 3 --to 8$/);
