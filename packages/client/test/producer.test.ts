@@ -274,7 +274,7 @@ describe("limits", () => {
     await producer.send({ value: "a" });
     await w.proxies[0]?.server.stop();
     const [known, unknown] = await Promise.all([
-      producer.send({ value: "b" }).catch((error: unknown) => String((error as Error).message)),
+      producer.send({ value: "b" }).catch((error: unknown) => (error as Error).message),
       failure(producer.send({ topic: "other", value: "c" })),
     ]);
     expect([known, unknown]).toEqual([
