@@ -74,6 +74,8 @@ async function configuration(): Promise<string> {
     "is secret takes `file:PATH`, or its value from the environment or the file, never from the command line. Made from each service's `config.ts`.",
     "",
   ];
+  const { commonConfig } = (await load("packages/runtime/src/run-service.ts")) as { commonConfig: unknown };
+  parts.push("## every service", "", configMarkdown(commonConfig));
   for (const service of services) {
     const module = await load(`services/${service}/src/config.ts`);
     const def = Object.values(module).find((v) => typeof v === "object" && v !== null && "spec" in v);

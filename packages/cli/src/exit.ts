@@ -91,7 +91,7 @@ const NEXT_COMMANDS: Partial<Record<ErrorCode, Hint>> = {
   NOT_ENOUGH_REPLICAS: ({ type }) => `At least two storage nodes must run. See which do: ${type("status")}; start them, and try again`,
   DISK_FULL: ({ type }) =>
     `No room on the disks of the storage nodes. See which: ${type("status")}; make room (docs/operations.md, "When disks are full"), and try again`,
-  TIMED_OUT: ({ type }) => `See what does not answer: ${type("status")}; a change that was asked for may have been made or not`,
+  TIMED_OUT: ({ type }) => `See what does not answer: ${type("status")}; a change of topics or groups may have been made or not`,
   METADATA_UNAVAILABLE: ({ type }) =>
     `The metadata store (etcd) must run for this. See what is known: ${type("status")}; start it, and try again`,
   NOT_OWNER: ({ type }) => `No broker serves the partition. See which run: ${type("status")}; start one, and try again`,

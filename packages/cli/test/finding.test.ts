@@ -8,6 +8,7 @@ const cluster = (more: Partial<ClusterDescription>): ClusterDescription => ({
   members: [],
   controller: "controller-1",
   topics: 1,
+  topicsInternal: 0,
   partitions: 1,
   partitionsOffline: 0,
   partitionsUnwritable: 0,

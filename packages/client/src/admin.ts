@@ -70,13 +70,14 @@ export function createAdmin(call: Call): Admin {
     async describeCluster(options) {
       const c = await call((link, o) => link.admin.describeCluster({}, o), options);
       const { clusterId, generation, controller, topics, partitions, partitionsOffline, partitionsUnwritable, unwritableReason } = c;
-      const { metadataStale } = c;
+      const { metadataStale, topicsInternal } = c;
       return {
         clusterId,
         generation,
         members: c.members.map(memberInfo),
         controller,
         topics,
+        topicsInternal,
         partitions,
         partitionsOffline,
         partitionsUnwritable,

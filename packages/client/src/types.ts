@@ -242,7 +242,9 @@ export interface ClusterDescription {
   readonly generation: number;
   readonly members: readonly MemberInfo[];
   readonly controller: string;
+  /** All, those too that services keep their own logs in. */
   readonly topics: number;
+  readonly topicsInternal: number;
   readonly partitions: number;
   /** Partitions that no broker serves now. */
   readonly partitionsOffline: number;

@@ -1,4 +1,5 @@
 import { meterSlabs } from "@sluice/link";
+import { alarmCauses } from "@sluice/core/partition";
 import type { Counter, Gauge, Histogram, Labelled, Metrics } from "@sluice/runtime";
 
 /** Everything the broker counts. Label values are closed lists; no topic is a label here. */
@@ -35,6 +36,9 @@ export function createBrokerMetrics(
     },
   );
   metrics.gauge("sluice_broker_tail_subscriptions_count", "Tail subscriptions of proxies.", { collect: live.subscriptions });
+  const alarms = metrics.counter("sluice_broker_alarms_total", "States that a person must look at, by cause.", { labels: ["cause"] });
+  // From the start, so that the first alarm is a rise and not a new series.
+  for (const cause of alarmCauses) alarms.labels(cause).inc(0);
   return {
     appendBytes: metrics.counter("sluice_broker_append_bytes_total", "Bytes of batches taken for append."),
     appendBatches: metrics.counter("sluice_broker_append_batches_total", "Batches taken for append."),
@@ -43,7 +47,7 @@ export function createBrokerMetrics(
     pendingBytes: metrics.gauge("sluice_broker_append_pending_bytes", "Bytes of batches that wait for their answer."),
     tailSkips: metrics.counter("sluice_broker_tail_skips_total", "Pushes left out because a proxy could not take them."),
     stepDowns: metrics.counter("sluice_broker_step_downs_total", "Ownerships ended, by reason.", { labels: ["reason"] }),
-    alarms: metrics.counter("sluice_broker_alarms_total", "States that a person must look at, by cause.", { labels: ["cause"] }),
+    alarms,
     suspects: metrics.counter("sluice_broker_suspects_total", "Storage nodes reported, by reason.", { labels: ["reason"] }),
     controlSeconds: metrics.histogram("sluice_broker_control_call_seconds", "Control calls to storage nodes, by kind.", {
       labels: ["kind"],

@@ -198,6 +198,9 @@ describe("proxy on a scripted cluster", () => {
     ]);
     expect((await p.admin.listTopics({}, { timeoutMs })).topics.map((t) => t.name)).toEqual(["made"]);
     const state = await p.admin.describeCluster({}, { timeoutMs });
+    expect([state.topics, state.topicsInternal]).toEqual([1, 0]);
+    // There before the first failure: a rise is seen.
+    expect(await p.metrics.value("sluice_proxy_produce_failures_total", { code: "NOT_ENOUGH_REPLICAS" })).toBe(0);
     expect([state.controller, state.partitions, state.partitionsOffline]).toEqual(["controller-1", 3, 0]);
     await p.admin.deleteTopic({ name: "made" }, { timeoutMs });
     await expect(p.consume.fetch({ topic: "made" }, { timeoutMs })).rejects.toMatchObject({ code: "UNKNOWN_TOPIC" });

@@ -62,7 +62,12 @@ export async function clusterStatus(options: { readonly dir: string; readonly ou
 }
 export async function down(options: { readonly dir: string }, terminal: Terminal): Promise<number> {
   const cluster = await openCluster(options.dir);
-  await cluster.down((text) => terminal.note(text));
+  let ended = 0;
+  await cluster.down((text) => {
+    ended++;
+    terminal.note(text);
+  });
+  if (ended === 0) terminal.note(`no process of ${options.dir} ran`);
   return exitCodes.ok;
 }
 

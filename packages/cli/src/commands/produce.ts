@@ -1,10 +1,11 @@
 import type { ProducerRecord, Sluice } from "@sluice/client";
-import { codeOf } from "@sluice/core/model";
+import { asSluiceError, codeOf, type ErrorCode } from "@sluice/core/model";
 import { systemClock } from "@sluice/runtime/clock";
 import { createReadStream } from "node:fs";
 import { type ConnectionOptions, endpointsOf, withConnection } from "../connect.ts";
-import { CommandFailure, exitCodes, messageOf, UsageError } from "../exit.ts";
+import { type About, CommandFailure, exitCodes, hintOf, messageOf, UsageError } from "../exit.ts";
 import { splitLines } from "../lines.ts";
+import { plural } from "../output.ts";
 import { parseRecordLine } from "../record-line.ts";
 import type { Terminal } from "../terminal.ts";
 import { watchSilence } from "../silence-watch.ts";
@@ -31,11 +32,11 @@ export async function produce(topic: string, options: ProduceOptions, terminal: 
   checkOptions(options);
   const giveUp = new AbortController();
   const work = async (sluice: Sluice): Promise<number> => {
-    const { partitions } = await sluice.admin.describeTopic(topic);
+    const { partitions, config } = await sluice.admin.describeTopic(topic);
     const tally = new Tally();
     const signal = terminal.interrupts(() => tally.summary());
     const source = options.size === undefined ? inputItems(options, partitions, terminal, signal) : generated(options.size);
-    return send({ sluice, topic, source, options, terminal, tally, signal, giveUp });
+    return send({ sluice, topic, config, source, options, terminal, tally, signal, giveUp });
   };
   return withConnection(terminal, options, work, { signal: giveUp.signal });
 }
@@ -52,13 +53,17 @@ function checkOptions(options: ProduceOptions): void {
 /** After an interrupt, answers are waited for this long. */
 const LAST_ANSWERS_MS = 3_000;
 
+/** Nothing was sent: given up, or not in time. */
+const NEVER_SENT: ReadonlySet<ErrorCode> = new Set(["CANCELLED", "SHUTTING_DOWN", "TIMED_OUT"]);
+
 /** What was sent and how it went. */
 class Tally {
   sent = 0;
   acknowledged = 0;
-  firstFailure: { readonly from: string; readonly error: unknown } | undefined;
+  firstFailure: { readonly item: Item; readonly error: unknown } | undefined;
   #open = 0;
   #refused = 0;
+  #unsent = 0;
   #idle: (() => void) | undefined;
   readonly #startMs = systemClock.monotonicMs();
 
@@ -68,10 +73,11 @@ class Tally {
   summary(): string {
     const seconds = (systemClock.monotonicMs() - this.#startMs) / 1_000;
     const rate = seconds > 0 ? Math.round(this.acknowledged / seconds) : 0;
-    const left = this.sent - this.acknowledged - this.#refused;
+    const left = this.sent - this.acknowledged - this.#refused - this.#unsent;
     const refused = this.#refused === 0 ? "" : `; ${this.#refused} refused, not stored`;
+    const unsent = this.#unsent === 0 ? "" : `; ${this.#unsent} not sent, not stored`;
     const unknown = left === 0 ? "" : `; ${left} not acknowledged, they may or may not be stored`;
-    return `${this.acknowledged} of ${this.sent} records acknowledged in ${seconds.toFixed(2)} s (${rate}/s)${refused}${unknown}`;
+    return `${this.acknowledged} of ${this.sent} records acknowledged in ${seconds.toFixed(2)} s (${rate}/s)${refused}${unsent}${unknown}`;
   }
 
   track(item: Item, outcome: Promise<unknown>): void {
@@ -81,9 +87,11 @@ class Tally {
       .then(
         () => void this.acknowledged++,
         (error: unknown) => {
-          this.firstFailure ??= { from: item.from, error };
+          this.firstFailure ??= { item, error };
+          const code = codeOf(error);
+          if (NEVER_SENT.has(code)) this.#unsent++;
           // Every other code says that the record is not stored.
-          if (codeOf(error) !== "OUTCOME_UNKNOWN") this.#refused++;
+          else if (code !== "OUTCOME_UNKNOWN") this.#refused++;
         },
       )
       .finally(() => {
@@ -98,6 +106,7 @@ class Tally {
 interface Sending {
   readonly sluice: Sluice;
   readonly topic: string;
+  readonly config: Readonly<Record<string, string>>;
   readonly source: AsyncIterable<Item[]>;
   readonly options: ProduceOptions;
   readonly terminal: Terminal;
@@ -106,7 +115,7 @@ interface Sending {
   /** Ends all that is pending. */
   readonly giveUp: AbortController;
 }
-async function send({ sluice, topic, source, options, terminal, tally, signal, giveUp }: Sending): Promise<number> {
+async function send({ sluice, topic, config, source, options, terminal, tally, signal, giveUp }: Sending): Promise<number> {
   const producer = sluice.producer({ topic });
   const pacer = options.rate === undefined ? undefined : new Pacer(options.rate, signal);
   const interrupted = lastAnswers(tally, terminal, signal, giveUp);
@@ -153,8 +162,11 @@ async function send({ sluice, topic, source, options, terminal, tally, signal, g
   interrupted.cancel();
   silence.stop();
   await producer.close();
-  terminal.note(tally.summary());
-  return giveUp.signal.aborted ? exitCodes.interrupted : exitCodeOf(tally, finished, inputError, options);
+  // What could not be read at all has nothing to be counted.
+  if (inputError === undefined || tally.sent > 0) terminal.note(tally.summary());
+  if (giveUp.signal.aborted) return exitCodes.interrupted;
+  if (tally.firstFailure !== undefined) throw refusal(tally, { topic, endpoint: options.endpoint, config });
+  return exitCodeOf(finished, inputError, options);
 }
 
 /** What an interrupt does to records that are on their way: they get a little time, and their number is told. */
@@ -165,7 +177,7 @@ function lastAnswers(tally: Tally, terminal: Terminal, signal: AbortSignal, give
     given.resolve();
     if (tally.open === 0) return;
     terminal.note(
-      `interrupted: ${tally.open} records are not acknowledged yet; waiting ${LAST_ANSWERS_MS / 1_000} s for them, Ctrl-C ends at once`,
+      `interrupted: ${plural(tally.open, "record")} ${tally.open === 1 ? "is" : "are"} not acknowledged yet; waiting ${LAST_ANSWERS_MS / 1_000} s for them, Ctrl-C ends at once`,
     );
     timer = systemClock.setTimer(LAST_ANSWERS_MS, () => giveUp.abort());
   };
@@ -180,15 +192,32 @@ function lastAnswers(tally: Tally, terminal: Terminal, signal: AbortSignal, give
   };
 }
 
-function exitCodeOf(tally: Tally, finished: boolean, inputError: unknown, options: ProduceOptions): number {
-  const failure = tally.firstFailure;
-  if (failure !== undefined) {
-    throw new CommandFailure(
-      `${failure.from}: ${codeOf(failure.error)}: ${messageOf(failure.error)}; reading stopped there, lines that had been read may be stored`,
-      exitCodes.unacknowledged,
-      { cause: failure.error },
-    );
-  }
+/** What the first record that was not stored is told with, and what helps. */
+function refusal(tally: Tally, about: About & { readonly config: Readonly<Record<string, string>> }): CommandFailure {
+  const { item, error: cause } = tally.firstFailure as NonNullable<Tally["firstFailure"]>;
+  const error = asSluiceError(cause);
+  const { code } = error;
+  const message = code === "INVALID_TIMESTAMP" ? timestampRefused(item, about.config) : messageOf(error).replace(/\.$/, "");
+  const others = tally.sent > 1 ? ", other lines that had been read may be stored" : "";
+  return new CommandFailure(
+    `${item.from}: ${code}: ${message}; reading stopped there${others}\n  ${hintOf(error, about)}`,
+    exitCodes.unacknowledged,
+    {
+      cause,
+    },
+  );
+}
+/** The answer names neither the time nor the limits: the server judges a batch. */
+function timestampRefused({ record: { timestampMs } }: Item, config: Readonly<Record<string, string>>): string {
+  const limit = (name: string): string => {
+    const value = Number(config[name]);
+    return value >= Number.MAX_SAFE_INTEGER ? "no limit" : `${value} ms`;
+  };
+  const given = timestampMs === undefined ? "the time of sending" : `timestamp ${timestampMs}`;
+  return `${given} is too far from the broker's clock: the topic takes up to ${limit("message.timestamp.before.max.ms")} before it and ${limit("message.timestamp.after.max.ms")} after it`;
+}
+
+function exitCodeOf(finished: boolean, inputError: unknown, options: ProduceOptions): number {
   if (inputError !== undefined) throw inputError as Error;
   // A load without an end is ended by the user: that is its normal end.
   const endless = options.size !== undefined && options.count === undefined;

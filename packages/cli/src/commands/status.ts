@@ -33,7 +33,7 @@ export async function status(options: ConnectionOptions & { readonly output: Out
     const table = [
       `cluster     ${cluster.clusterId} (generation ${cluster.generation})`,
       `controller  ${cluster.controller === "" ? "none" : cluster.controller}`,
-      `topics      ${cluster.topics}`,
+      `topics      ${cluster.topics - cluster.topicsInternal}${cluster.topicsInternal === 0 ? "" : ` and ${cluster.topicsInternal} internal`}`,
       `partitions  ${cluster.partitions}${offline}${starved}`,
       "",
       formatTable(members, memberColumns),

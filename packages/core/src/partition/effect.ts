@@ -186,7 +186,16 @@ export interface LogEffect {
   readonly fields: Readonly<Record<string, string | number | boolean>>;
 }
 /** Something a person must look at; `cause` is a closed list, for the label of a metric. */
-export type AlarmCause = "recoveryBlocked" | "copiesDiffer" | "corrupt" | "invariant" | "notEnoughNodes" | "diskFull" | "sealRefused";
+export const alarmCauses = [
+  "recoveryBlocked",
+  "copiesDiffer",
+  "corrupt",
+  "invariant",
+  "notEnoughNodes",
+  "diskFull",
+  "sealRefused",
+] as const;
+export type AlarmCause = (typeof alarmCauses)[number];
 export interface AlarmEffect {
   readonly kind: "alarm";
   readonly cause: AlarmCause;

@@ -40,10 +40,12 @@ export function describePartitions(view: ClusterView, topic: TopicRecord) {
 export function describeCluster(view: ClusterView, metadataStale: boolean) {
   let partitions = 0;
   let topics = 0;
+  let topicsInternal = 0;
   let partitionsOffline = 0;
   for (const { record } of view.topics.values()) {
     if (record.phase !== "ACTIVE") continue;
     topics += 1;
+    if (record.name.startsWith(RESERVED_PREFIX)) topicsInternal += 1;
     partitions += record.partitions;
     for (let partition = 0; partition < record.partitions; partition += 1) {
       const state = view.partition({ topicId: record.topicId, partition })?.state?.record;
@@ -57,6 +59,7 @@ export function describeCluster(view: ClusterView, metadataStale: boolean) {
     generation: view.cluster?.generation ?? 0,
     controller: view.leader?.member ?? "",
     topics,
+    topicsInternal,
     partitions,
     partitionsOffline,
     partitionsUnwritable: reason === undefined ? partitionsOffline : partitions,
