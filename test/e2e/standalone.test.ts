@@ -20,6 +20,7 @@ async function ok(args: readonly string[], input?: string): Promise<string> {
   expect({ args, ...result }).toMatchObject({ code: 0 });
   return result.out;
 }
+const run = (args: readonly string[], input?: string) => sluice(args, { endpoint, ...(input !== undefined && { input }) });
 
 describe("standalone", () => {
   beforeAll(async () => {
@@ -77,6 +78,25 @@ describe("standalone", () => {
     }
     expect((await sluice(["topic", "list", "--endpoint", "127.0.0.1:1"])).err).toContain("127.0.0.1:1: does not accept connections");
   }, 30_000);
+  test("a record that is refused is told with the limit and the way to raise it; one that was alone is not said to be stored", async () => {
+    await ok(["topic", "create", "strict", "--partitions", "1", "--config", "message.timestamp.before.max.ms=1000"]);
+    const large = await run(["produce", "strict"], `${"x".repeat(2 * 1024 * 1024)}\n`);
+    expect(large.code).toBe(3);
+    expect(large.err).toMatch(
+      /line 1: MESSAGE_TOO_LARGE: .*; reading stopped there\n.* topic alter strict --config max.message.bytes=BYTES/,
+    );
+    expect(large.err).not.toContain("may be stored");
+    const old = await run(["produce", "strict", "--jsonl"], '{"value":"v","timestamp":5}\n');
+    expect(old.code).toBe(3);
+    expect(old.err).toContain(
+      "line 1: INVALID_TIMESTAMP: timestamp 5 is too far from the broker's clock: the topic takes up to 1000 ms before it and 3600000 ms after it; reading stopped there\n",
+    );
+    const missing = await run(["produce", "strict", "--file", "/nope"]);
+    expect(missing).toMatchObject({ code: 2, err: "sluice: --file /nope: no such file\n" });
+    const typo = await run(["consume", "strct", "--exit-on-end"]);
+    expect(typo).toMatchObject({ code: 1, err: expect.stringContaining("Did you mean strict? List them: ") });
+    expect((await run(["group", "describe", "nope"])).err).toMatch(/GROUP_NOT_FOUND: .*\n {2}List them: \S+ group list\n$/);
+  }, 60_000);
   test("other interfaces only when told so in writing", async () => {
     const open = await sluice([
       "standalone",
