@@ -104,7 +104,8 @@ const NEXT_COMMANDS: Partial<Record<ErrorCode, Hint>> = {
 /** What helps, in the words of the command line. */
 export function hintOf(error: SluiceError, { endpoint, topic = "NAME" }: About): string {
   const type: typeof typed = (...words) => typed(...words, ...(endpoint === undefined ? [] : ["--endpoint", endpoint]));
-  const { code, details, message } = error;
+  // Late is what the time was up with; what was said before is what helps.
+  const { code, details, message } = error.code === "TIMED_OUT" && isSluiceError(error.cause) ? error.cause : error;
   return NEXT_COMMANDS[code]?.({ details, message, type, topic }) ?? errorCatalogue[code].hint;
 }
 

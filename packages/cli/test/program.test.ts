@@ -125,6 +125,10 @@ test("hints name the topic, and what was probably meant", () => {
   expect(hint("GROUP_NOT_FOUND")).toBe("  List them: sluice group list --endpoint h:1");
   expect(hint("NOT_OWNER")).toContain("No broker serves the partition. See which run: sluice status --endpoint h:1");
   expect(hint("UNREACHABLE", "h:1: the peer accepts connections but does not speak gRPC")).toContain("127.0.0.1:7070 by default");
+  const before = new SluiceError("NOT_OWNER", "t/0: no broker serves the partition now");
+  expect(explain(new SluiceError("TIMED_OUT", "no answer within 30 s", { cause: before })).text).toContain(
+    "No broker serves the partition. See",
+  );
   expect(explain(new SluiceError("CANCELLED", "x"))).toEqual({ text: "sluice: interrupted", exitCode: exitCodes.interrupted });
 });
 test("a batch that cannot be decoded: the command that goes on after it", () => {
