@@ -63,11 +63,11 @@ const NEXT_COMMANDS: Partial<Record<ErrorCode, Hint>> = {
     const near = meant === undefined || meant === "" ? "" : `Did you mean ${meant}? `;
     return `${near}List them: ${type("topic", "list")}; or create it: ${type("topic", "create", topic, "--partitions", "N")}`;
   },
-  INVALID_CONFIG: ({ message, topic, type }) => {
+  INVALID_CONFIG: ({ message }) => {
     const key = /unknown topic configuration key "([^"]*)"/.exec(message)?.[1];
     const meant = key === undefined ? undefined : nearest(key, Object.keys(topicConfigKeys));
     const near = meant === undefined ? "" : `Did you mean ${meant}? `;
-    return `${near}All keys with what they take: docs/topics.md; those of a topic: ${type("topic", "describe", topic)}`;
+    return `${near}All keys with what they take: docs/topics.md`;
   },
   FOLDER_IN_USE: () => "Use the one that runs; or stop it; or choose another folder: --data DIR (and other ports: --port-base N)",
   OFFSET_OUT_OF_RANGE: ({ type, topic }) =>
