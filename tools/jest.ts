@@ -37,8 +37,6 @@ export async function jest(project: string, budgetSeconds: number, workers = 2, 
         "--selectProjects",
         project,
         `--maxWorkers=${workers}`,
-        // Jest's own 5 s are not much for a test of 0.3 s on two cores that others use as well. Tests that wait for something bound it themselves.
-        "--testTimeout=20000",
         "--json",
         `--outputFile=${report}`,
       ],

@@ -36,15 +36,14 @@ describe("simulator", () => {
   test("questions for the latest offset are answered, by full disks as well", () => {
     let latest = 0;
     let byRegister = 0;
-    for (let seed = 1; seed <= 40; seed++) {
+    for (let seed = 1; seed <= 80; seed++) {
       const result = run(seed, { short: true });
       expect({ seed, violations: result.violations }).toEqual({ seed, violations: [] });
       latest += result.latest;
       byRegister += result.latestByRegister;
     }
     expect(latest).toBeGreaterThan(1000);
-    // What a seed does changes with every timer: enough of both kinds, not how many.
-    expect(byRegister).toBeGreaterThan(5);
+    expect(byRegister).toBeGreaterThan(20);
   });
 
   test.each(["M4", "M10", "M15", "M31"])("the planted fault %s is found", (mutant) => {

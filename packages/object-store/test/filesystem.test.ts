@@ -49,7 +49,7 @@ describe("filesystem object store", () => {
     const left = await readdir(join(dir.path, "incoming"));
     expect(left).toContain("young");
     expect(left).not.toContain("old");
-  }, 60_000);
+  }, 20_000);
 
   test("empty folders go with their last object, the root stays", async () => {
     await using dir = await tempDir("objects");

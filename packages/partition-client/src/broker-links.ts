@@ -22,12 +22,16 @@ export class BrokerLinks {
   readonly #view: ClusterView;
   readonly #events: BrokerLinkEvents;
   readonly #links = new Map<MemberId, Entry>();
+  readonly #unsubscribe: () => void;
   #closed = false;
 
   constructor(context: LinkContext, view: ClusterView, events: BrokerLinkEvents) {
     this.#context = context;
     this.#view = view;
     this.#events = events;
+    this.#unsubscribe = view.onChange((changes) => {
+      if (changes.some((change) => change.kind === "member" && change.service === "broker")) this.#prune();
+    });
   }
 
   /** Who should be asked for a partition: its owner while it is open, else the broker that it is assigned to. */
@@ -59,7 +63,7 @@ export class BrokerLinks {
     return entry.link.link;
   }
   /** Drops links to brokers that have left and whose link is down: an address without a member is not tried for ever. */
-  prune(): void {
+  #prune(): void {
     for (const [broker, { link }] of this.#links) {
       if (link.link !== undefined || this.#view.member("broker", broker) !== undefined) continue;
       this.#links.delete(broker);
@@ -68,6 +72,7 @@ export class BrokerLinks {
   }
   close(): void {
     this.#closed = true;
+    this.#unsubscribe();
     for (const { link } of this.#links.values()) link.close();
     this.#links.clear();
   }

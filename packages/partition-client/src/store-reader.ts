@@ -58,6 +58,7 @@ export class StoreReader {
   readonly #nodes = new Map<MemberId, Node>();
   readonly #clients = new Map<string, RpcClient<typeof SegmentStoreService>>();
   readonly #failedUntil = new Map<MemberId, number>();
+  readonly #unsubscribe: () => void;
   #turn = 0;
 
   constructor(context: LinkContext, view: ClusterView) {
@@ -65,6 +66,9 @@ export class StoreReader {
     this.#view = view;
     this.#timers = context.timers;
     this.#clock = context.clock;
+    this.#unsubscribe = view.onChange((changes) => {
+      if (changes.some((change) => change.kind === "member" && change.service === "segment-store")) this.#prune();
+    });
   }
 
   /** Replicas in the order in which they should be asked: alive ones first, the load spread over them. */
@@ -138,15 +142,22 @@ export class StoreReader {
   }
 
   /** Ends links to nodes that were formatted anew or live elsewhere now: they would be dialled, and refused, for ever. */
-  prune(): void {
+  #prune(): void {
     for (const [id, node] of this.#nodes) {
       const member = this.#view.member("segment-store", id);
       if (member === undefined || (member.incarnation === node.incarnation && member.endpoints.link === node.address)) continue;
       node.link.close();
       this.#nodes.delete(id);
     }
+    const addresses = new Set(this.#view.membersOf("segment-store").map(({ endpoints }) => endpoints.rpc));
+    for (const [address, client] of this.#clients) {
+      if (addresses.has(address)) continue;
+      client.close();
+      this.#clients.delete(address);
+    }
   }
   close(): void {
+    this.#unsubscribe();
     for (const { link } of this.#nodes.values()) link.close();
     for (const client of this.#clients.values()) client.close();
     this.#nodes.clear();

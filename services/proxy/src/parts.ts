@@ -229,7 +229,6 @@ export class ProxyParts {
         this.#follower.routeChanged(change.partition);
       } else if (change.kind === "member" && change.service === "broker") this.#brokerChanged(change);
       else if (change.kind === "member") {
-        if (change.service === "segment-store") this.#stores.prune();
         if (change.before !== undefined && change.before.endpoints.rpc !== change.after?.endpoints.rpc)
           this.#forget(change.before.endpoints.rpc);
       } else if (change.kind === "topic" && change.before !== undefined) {
@@ -243,7 +242,6 @@ export class ProxyParts {
     const { before, after } = change;
     if (before?.instance === after?.instance && before?.endpoints.link === after?.endpoints.link) return;
     if (before !== undefined && before.endpoints.rpc !== after?.endpoints.rpc) this.#forget(before.endpoints.rpc);
-    this.#links.prune();
     this.router.linksChanged();
     for (const { id } of this.#options.view.partitions.values()) this.#follower.routeChanged(id);
   }

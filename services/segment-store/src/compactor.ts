@@ -161,7 +161,7 @@ export class Compactor {
     const { journal } = this.#options.engine;
     const { signal } = this.#stop;
     return new Promise((resolve, reject) => {
-      if (journal.failed) reject(new SluiceError("IO_FAILED", "the journal has failed"));
+      if (journal.failed) return reject(new SluiceError("IO_FAILED", "the journal has failed"));
       // A full disk may keep it for as long as it is full: a stop does not wait.
       const onStop = (): void => reject(signal.reason as Error);
       if (signal.aborted) return onStop();

@@ -74,7 +74,7 @@ export function batchOf(values: readonly string[], timestampMs = 1_000): Uint8Ar
   return builder.close();
 }
 /** Waits on the wall, polling every 5 ms. */
-export async function eventually(done: () => boolean | Promise<boolean>, what: string, timeoutMs = 15_000): Promise<void> {
+export async function eventually(done: () => boolean | Promise<boolean>, what: string, timeoutMs = 5_000): Promise<void> {
   const endMs = Date.now() + timeoutMs;
   while (!(await done())) {
     if (Date.now() > endMs) throw new Error(`not within ${timeoutMs} ms: ${what}`);
