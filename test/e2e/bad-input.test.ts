@@ -327,7 +327,7 @@ describe("bad input", () => {
         const child = execFile(
           process.execPath,
           ["--disable-warning=ExperimentalWarning", main, ...args],
-          { timeout: 20_000 },
+          { timeout: 20_000, env: process.env },
           (_error, stdout, stderr) => resolve({ code: child.exitCode, output: stdout + stderr }),
         );
       });
@@ -340,10 +340,8 @@ describe("bad input", () => {
       ["proxy", ["--listener.grpc.bind=0.0.0.0:0"], "listener.grpc"],
       ["segment-store", [], "data.folder"],
     ];
-    for (const [service, args, key] of cases) {
-      const { code, output } = await start(service, ...args);
-      expect([service, args, code]).toEqual([service, args, 2]);
-      expect(output).toContain(key);
-    }
+    const ended = await Promise.all(cases.map(async ([service, args, key]) => ({ args, key, ...(await start(service, ...args)) })));
+    for (const { args, key, code, output } of ended)
+      expect({ args, code, output }).toEqual({ args, code: 2, output: expect.stringContaining(key) });
   }, 90_000);
 });

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import { ensureEtcd34, freePort, freePorts, startEtcd, tempDir, type EtcdServer, type TempDir } from "@sluice/test-support";
 import { until } from "./support/cluster.ts";
+import { compileCache } from "./support/environment.ts";
 
 const root = join(import.meta.dirname, "../..");
 const services = ["proxy", "broker", "segment-store", "controller", "coordinator"] as const;
@@ -55,7 +56,12 @@ describe("dependencies that come late", () => {
     const argv = Object.entries(flags).map(([key, value]) => `--${key}=${value}`);
     // A service refuses names of SLUICE_ that it does not know, and tests have some.
     const own = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("SLUICE_")));
-    const env = { ...own, SLUICE_OBJECT_STORE_ACCESS_KEY: "late", SLUICE_OBJECT_STORE_SECRET_KEY: "late" };
+    const env = {
+      ...own,
+      NODE_COMPILE_CACHE: compileCache(),
+      SLUICE_OBJECT_STORE_ACCESS_KEY: "late",
+      SLUICE_OBJECT_STORE_SECRET_KEY: "late",
+    };
     const child = spawn(process.execPath, [join(root, `services/${service}/src/main.ts`), ...argv], {
       stdio: ["ignore", "ignore", "pipe"],
       env,

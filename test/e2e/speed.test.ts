@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { say } from "@sluice/test-support";
-import { TestCluster } from "./support/cluster.ts";
+import { startStandalone, type Standalone } from "./support/sluice-command.ts";
 
 const SLUICE = fileURLToPath(new URL("../../bin/sluice", import.meta.url));
 const WARM_UPS = 2;
@@ -31,16 +31,14 @@ async function p50(args: readonly string[], enoughMs: number): Promise<number> {
 }
 
 describe("the command line", () => {
-  let cluster: TestCluster;
+  let server: Standalone;
   beforeAll(async () => {
-    cluster = await TestCluster.start({ name: "speed", proxies: 1, brokers: 1, stores: 3 });
+    server = await startStandalone("speed");
   }, 120_000);
-  afterAll(() => cluster?.[Symbol.asyncDispose](), 60_000);
+  afterAll(() => server?.[Symbol.asyncDispose](), 60_000);
 
   test("--version takes at most 0.1 s", async () => expect(await p50(["--version"], 100)).toBeLessThanOrEqual(100), 60_000);
   test("a call to a running server takes at most 0.3 s", async () => {
-    await cluster.run(async () => {
-      expect(await p50(["topic", "list", "--endpoint", cluster.proxies[0]!], 300)).toBeLessThanOrEqual(300);
-    });
+    expect(await p50(["topic", "list", "--endpoint", server.endpoint], 300)).toBeLessThanOrEqual(300);
   }, 120_000);
 });

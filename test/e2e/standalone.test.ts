@@ -69,14 +69,17 @@ describe("standalone", () => {
     expect(other.err).not.toContain("metadata");
     expect(other.err).toContain(String(server.child.pid));
   }, 60_000);
-  test("a port that does not speak gRPC is named as such", async () => {
-    // The Kafka port and the one of the metrics.
-    for (const port of [base + 1, base + 3]) {
-      const wrong = await sluice(["topic", "list", "--endpoint", `127.0.0.1:${port}`]);
-      expect(wrong.code).toBe(1);
-      expect(wrong.err).toContain(`127.0.0.1:${port}: the peer accepts connections but does not speak gRPC`);
-    }
-    expect((await sluice(["topic", "list", "--endpoint", "127.0.0.1:1"])).err).toContain("127.0.0.1:1: does not accept connections");
+  test("a port that does not speak gRPC, and one where nobody listens, are named as such", async () => {
+    // The Kafka port and the one of the metrics. Each command waits as long as a server may take to start: so all of them at once.
+    const ports = [base + 1, base + 3];
+    const [nobody, nobodyInEnvironment, ...wrong] = await Promise.all([
+      sluice(["topic", "list", "--endpoint", "127.0.0.1:1"]),
+      sluice(["topic", "list"], { endpoint: "127.0.0.1:1" }),
+      ...ports.map((port) => sluice(["topic", "list", "--endpoint", `127.0.0.1:${port}`])),
+    ]);
+    const told = (text: string) => ({ code: 1, err: expect.stringContaining(text) });
+    expect(wrong).toMatchObject(ports.map((port) => told(`127.0.0.1:${port}: the peer accepts connections but does not speak gRPC`)));
+    for (const one of [nobody, nobodyInEnvironment]) expect(one).toMatchObject(told("127.0.0.1:1: does not accept connections"));
   }, 30_000);
   test("a record that is refused is told with the limit and the way to raise it; one that was alone is not said to be stored", async () => {
     await ok(["topic", "create", "strict", "--partitions", "1", "--config", "message.timestamp.before.max.ms=1000"]);

@@ -8,6 +8,7 @@ import { SegmentStoreService, type DescribeNodeResponse } from "@sluice/proto/in
 import { createRpcClient } from "@sluice/rpc";
 import { systemClock } from "@sluice/runtime";
 import { mountDisks } from "./disks.ts";
+import { compileCache, moreNodeOptions } from "./environment.ts";
 import { ensureEtcd34, say, startS3, tempDir } from "@sluice/test-support";
 
 export interface TestClusterOptions extends Partial<Omit<ClusterUpOptions, "dir" | "objectStore" | "credentials" | "etcd">> {
@@ -27,7 +28,15 @@ const STORES = 4;
 /** What a service logs when it was about to end for a reason that nobody has foreseen. */
 const FATAL = /"(?:uncaught exception|unhandled rejection)"|invariant|FATAL ERROR|Uncaught/;
 
-const poison = new URL("./poison-slabs.ts", import.meta.url).href;
+/** Loaded into every process. */
+const preloads = [new URL("./poison-slabs.ts", import.meta.url).href, new URL("./keep-compiled.ts", import.meta.url).href];
+
+/** Sets the environment of all processes that this one starts from now on; those that are started again later belong to them. */
+function prepareServices(): void {
+  const missing = preloads.filter((url) => !(process.env["NODE_OPTIONS"] ?? "").includes(url));
+  process.env["NODE_OPTIONS"] = moreNodeOptions(...missing.map((url) => `--import ${url}`));
+  process.env["NODE_COMPILE_CACHE"] = compileCache();
+}
 
 /** A cluster of processes in a folder of its own, which goes with it. */
 export class TestCluster {
@@ -43,8 +52,7 @@ export class TestCluster {
     const { name, s3: wantsS3, storeDiskBytes, ...rest } = options;
     const cleanUp = new AsyncDisposableStack();
     try {
-      if (!(process.env["NODE_OPTIONS"] ?? "").includes(poison))
-        process.env["NODE_OPTIONS"] = `${process.env["NODE_OPTIONS"] ?? ""} --import ${poison}`.trim();
+      prepareServices();
       const dir = cleanUp.use(await tempDir(`e2e-${name}`)).path;
       if (storeDiskBytes !== undefined) await mountDisks(dir, rest.stores ?? STORES, storeDiskBytes, cleanUp);
       const s3 = wantsS3 === true ? cleanUp.use(await startS3()) : undefined;

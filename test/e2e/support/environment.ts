@@ -1,3 +1,6 @@
+import { homedir } from "node:os";
+import { join } from "node:path";
+
 /** What `part` starts sees these variables; `undefined` takes one away. They are as before when it is over. */
 export async function withEnvironment<T>(changed: Readonly<Record<string, string | undefined>>, part: () => Promise<T>): Promise<T> {
   const set = (variables: Readonly<Record<string, string | undefined>>): void => {
@@ -17,3 +20,7 @@ export async function withEnvironment<T>(changed: Readonly<Record<string, string
 
 /** `NODE_OPTIONS` of now, and these. */
 export const moreNodeOptions = (...options: readonly string[]): string => [process.env["NODE_OPTIONS"] ?? "", ...options].join(" ").trim();
+
+/** Where compiled code is kept, as in `bin/sluice`: what a service has compiled once it loads at its next start, in half the time. */
+export const compileCache = (): string =>
+  process.env["NODE_COMPILE_CACHE"] ?? join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "sluice/compile");

@@ -1,6 +1,8 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { freePort, tempDir } from "@sluice/test-support";
 
 const SLUICE = fileURLToPath(new URL("../../../bin/sluice", import.meta.url));
 const RUN_TIMEOUT_MS = 60_000;
@@ -58,6 +60,25 @@ export function startSluice(args: readonly string[], options: { readonly endpoin
         );
       }),
   };
+}
+
+/** A standalone with all its services, in a folder that goes with it. */
+export interface Standalone extends AsyncDisposable {
+  readonly endpoint: string;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+export async function startStandalone(name: string): Promise<Standalone> {
+  await using cleanUp = new AsyncDisposableStack();
+  const { path } = cleanUp.use(await tempDir(name));
+  const port = await freePort();
+  const server = startSluice(["standalone", "--data", join(path, "data"), "--port-base", String(port)]);
+  cleanUp.defer(async () => {
+    server.child.kill("SIGKILL");
+    await server.done;
+  });
+  await server.until("Sluice serves");
+  const kept = cleanUp.move();
+  return { endpoint: `127.0.0.1:${port}`, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }
 
 /** Runs a command to its end, with this on standard input. */
