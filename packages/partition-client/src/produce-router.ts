@@ -35,6 +35,11 @@ export interface ProduceCall {
   readonly idempotent: boolean;
   readonly expectedBaseOffset: number;
   readonly fenceToken: number;
+  /**
+   * Asked when the owner has never heard of the batch's producer, and it is not its first: does the caller vouch that no earlier one is missing?
+   * Then it goes again, by itself at first, and the owner lets the producer begin there (`checkSequence` in core).
+   */
+  readonly vouches?: (() => boolean) | undefined;
   /** On the monotonic clock. */
   readonly deadlineMs: number;
   /** Trace parent of a call that is being recorded; goes with every attempt. */
@@ -58,6 +63,8 @@ interface Pending extends ProduceCall {
   uncertain: boolean;
   /** Why the last attempt came to nothing. */
   cause: ErrorCode | undefined;
+  /** The owner does not know the producer and the caller vouches for it: to be told to the owner; has been told. */
+  vouched: "no" | "next" | "told";
 }
 /**
  * The calls of one partition. `queue` holds, in order, what is not on its way; `inFlight` counts what is. After an answer that says "not
@@ -84,6 +91,17 @@ interface Lane {
   proven: Link | undefined;
 }
 
+/** What an attempt came to that was not stored, or not as far as is known. */
+interface Refusal {
+  readonly code: ErrorCode;
+  readonly hint: MemberId | undefined;
+  readonly throttleMs: number;
+  readonly baseOffset: number;
+  /** -1 = not known. */
+  readonly logStart: number;
+  readonly cause: ErrorCode | undefined;
+}
+
 /** Waits between attempts while a partition has no owner that takes it, ms; a change of route ends the wait at once. */
 const RETRY_FIRST_MS = 10;
 const RETRY_LARGEST_MS = 200;
@@ -101,6 +119,9 @@ const NOT_STORED: ReadonlySet<ErrorCode> = new Set([
 ]);
 /** Answers after which an idempotent batch may simply go again. */
 const UNCERTAIN: ReadonlySet<ErrorCode> = new Set(["OUTCOME_UNKNOWN", "TIMED_OUT"]);
+
+/** What an owner says of a batch whose earlier neighbours it has not got. */
+const OUT_OF_SEQUENCE: ReadonlySet<ErrorCode> = new Set(["OUT_OF_ORDER_SEQUENCE", "UNKNOWN_PRODUCER"]);
 
 /** Causes that tell a caller whose time is over, and whose batch is not stored, more than that it is over. */
 const EXPLAINS: ReadonlySet<ErrorCode> = new Set(["NOT_ENOUGH_REPLICAS", "DISK_FULL"]);
@@ -128,7 +149,7 @@ export class ProduceRouter {
     const { heldBytesMax } = this.#options;
     if (this.#closed) return call.done(failure("SHUTTING_DOWN"));
     if (this.#heldBytes > 0 && this.#heldBytes + call.batch.length > heldBytesMax) return call.done(failure("OVERLOADED", THROTTLE_MS));
-    const pending: Pending = { ...call, number: ++this.#number, uncertain: false, cause: undefined };
+    const pending: Pending = { ...call, number: ++this.#number, uncertain: false, cause: undefined, vouched: "no" };
     this.#heldBytes += call.batch.length;
     const key = partitionKey(call.partition);
     let lane = this.#lanes.get(key);
@@ -227,12 +248,15 @@ export class ProduceRouter {
     m.expectedBaseOffset = call.expectedBaseOffset;
     m.fenceToken = call.fenceToken;
     m.deadlineMs = Math.max(1, Math.ceil(call.deadlineMs - now));
-    m.annotations = call.trace === undefined ? EMPTY : encodeAnnotations({ traceParent: call.trace });
-    return link.request(produceCodec, m, call.batch, m.deadlineMs, (frame, problem) => {
+    // Alone: one that is sent behind others could be taken when they are refused, and overtake its own.
+    const anySequence = call.vouched === "next" && lane.inFlight === 1;
+    if (anySequence) call.vouched = "told";
+    m.annotations = annotationsOf(call.trace, anySequence);
+    const sent = link.request(produceCodec, m, call.batch, m.deadlineMs, (frame, problem) => {
       lane.inFlight -= 1;
       if (frame === undefined) {
         const certain = problem?.sent === false || problem?.answered === true;
-        this.#retryOrFail(lane, call, certain ? "LINK_DOWN" : "OUTCOME_UNKNOWN", undefined, 0);
+        this.#retryOrFail(lane, call, refusal(certain ? "LINK_DOWN" : "OUTCOME_UNKNOWN"));
         return;
       }
       const a = producedCodec.decode(frame, this.#answer);
@@ -253,38 +277,34 @@ export class ProduceRouter {
         if (lane.queue.length > 0 || lane.inFlight === 0) this.#pump(lane);
         return;
       }
-      this.#retryOrFail(
-        lane,
-        call,
-        errorCodeOf(a.code),
-        a.ownerHint === "" ? undefined : (a.ownerHint as MemberId),
-        a.throttleMs,
-        a.baseOffset,
-        a.cause === 0 ? undefined : errorCodeOf(a.cause),
-      );
+      this.#retryOrFail(lane, call, {
+        code: errorCodeOf(a.code),
+        hint: a.ownerHint === "" ? undefined : (a.ownerHint as MemberId),
+        throttleMs: a.throttleMs,
+        baseOffset: a.baseOffset,
+        logStart: a.logStart,
+        cause: a.cause === 0 ? undefined : errorCodeOf(a.cause),
+      });
     });
+    if (!sent && anySequence) call.vouched = "next";
+    return sent;
   }
 
-  #retryOrFail(
-    lane: Lane,
-    call: Pending,
-    code: ErrorCode,
-    hint: MemberId | undefined,
-    throttleMs: number,
-    baseOffset = -1,
-    cause?: ErrorCode,
-  ): void {
+  #retryOrFail(lane: Lane, call: Pending, { code, hint, throttleMs, baseOffset, logStart, cause }: Refusal): void {
     const { clock } = this.#options;
     const uncertain = UNCERTAIN.has(code);
     // A batch whose earlier neighbour is about to go again is only early, not wrong.
-    const early = code === "OUT_OF_ORDER_SEQUENCE" && lane.held;
-    const again = NOT_STORED.has(code) || (call.idempotent && (uncertain || early));
+    const early = OUT_OF_SEQUENCE.has(code) && lane.held;
+    // The first refusal of an attempt: those behind it are early, and go on once it is stored.
+    const unheard = code === "UNKNOWN_PRODUCER" && !lane.held && call.vouched !== "told" && call.vouches?.() === true;
+    if (unheard) call.vouched = "next";
+    const again = NOT_STORED.has(code) || unheard || (call.idempotent && (uncertain || early));
     if (uncertain) call.uncertain = true;
     call.cause = cause ?? (uncertain ? call.cause : code);
     lane.cause = call.cause;
     if (!again || this.#closed || call.deadlineMs <= clock.monotonicMs()) {
       if (again) this.#expire(lane, call);
-      else this.#finish(call, { ...failure(code, throttleMs, uncertain ? call.cause : undefined), baseOffset });
+      else this.#finish(call, { ...failure(code, throttleMs, uncertain ? call.cause : undefined), baseOffset, logStart });
       this.#pump(lane);
       return;
     }
@@ -336,11 +356,17 @@ export class ProduceRouter {
   }
 }
 
+/** Of nearly every call: none. */
+function annotationsOf(trace: Uint8Array | undefined, anySequence: boolean): Uint8Array {
+  if (trace === undefined && !anySequence) return EMPTY;
+  return encodeAnnotations({ ...(trace !== undefined && { traceParent: trace }), ...(anySequence && { anySequence }) });
+}
 function insertInOrder(queue: Pending[], call: Pending): void {
   let at = queue.length;
   while (at > 0 && (queue[at - 1] as Pending).number > call.number) at -= 1;
   queue.splice(at, 0, call);
 }
+const refusal = (code: ErrorCode): Refusal => ({ code, hint: undefined, throttleMs: 0, baseOffset: -1, logStart: -1, cause: undefined });
 const failure = (code: ErrorCode, throttleMs = 0, cause?: ErrorCode): ProduceOutcome => ({
   code: errorNumber(code),
   baseOffset: -1,

@@ -15,7 +15,10 @@ function setup(heldBytesMax = 1_000, unwritable?: () => ErrorCode | undefined) {
   const router = new ProduceRouter({ clock, timers, links: links.links, heldBytesMax, ...(unwritable && { unwritable }) });
   const outcomes: [string, Outcome][] = [];
   const causes = new Map<string, ErrorCode | undefined>();
-  const produce = (name: string, options: { idempotent?: boolean; deadlineMs?: number; trace?: Uint8Array } = {}): void =>
+  const produce = (
+    name: string,
+    options: { idempotent?: boolean; deadlineMs?: number; trace?: Uint8Array; vouches?: boolean } = {},
+  ): void =>
     router.produce({
       partition,
       batch: bytesOf(name),
@@ -24,6 +27,7 @@ function setup(heldBytesMax = 1_000, unwritable?: () => ErrorCode | undefined) {
       fenceToken: -1,
       deadlineMs: clock.monotonicMs() + (options.deadlineMs ?? 30_000),
       trace: options.trace,
+      vouches: options.vouches === undefined ? undefined : () => options.vouches === true,
       done: (o) => {
         outcomes.push([name, o.code === 0 ? o.baseOffset : errorCodeOf(o.code)]);
         causes.set(name, o.cause);
@@ -169,13 +173,13 @@ describe("produce router", () => {
     expect(outcomes.at(-1)).toEqual(["sequence", 5]);
   });
 
-  test("a sequence error behind a batch that goes again is not the last word", () => {
+  test.each(["OUT_OF_ORDER_SEQUENCE", "UNKNOWN_PRODUCER"] as const)("%s behind a batch that goes again is not the last word", (code) => {
     const { clock, first, produce, prove, outcomes } = setup();
     prove();
     produce("1", { idempotent: true });
     produce("2", { idempotent: true });
     first.refuse("OVERLOADED");
-    first.refuse("OUT_OF_ORDER_SEQUENCE");
+    first.refuse(code);
     expect(outcomes).toEqual([]);
     clock.advance(20);
     expect(first.waiting).toEqual(["1"]);
@@ -185,6 +189,62 @@ describe("produce router", () => {
       ["1", 1],
       ["2", 2],
     ]);
+  });
+
+  describe("an owner that has never heard of the producer", () => {
+    const vouched = ({ sent }: FakeLink): boolean[] =>
+      sent.map(({ message }) => decodeAnnotations(message.annotations).anySequence === true);
+    const vouches = { idempotent: true, vouches: true };
+
+    test("takes its batches when the caller vouches for them: the first goes by itself, those behind it are no longer unknown", () => {
+      const { clock, first, produce, prove, outcomes } = setup();
+      prove();
+      for (const name of ["7", "8", "9"]) produce(name, vouches);
+      for (let i = 0; i < 3; i += 1) first.refuse("UNKNOWN_PRODUCER");
+      expect(outcomes).toEqual([]);
+      clock.advance(20);
+      expect([first.waiting, vouched(first)]).toEqual([["7"], [true]]);
+      first.ok(7);
+      expect([first.waiting, vouched(first)]).toEqual([
+        ["8", "9"],
+        [false, false],
+      ]);
+      first.ok(8);
+      first.ok(9);
+      expect(outcomes.map(([name]) => name)).toEqual(["7", "8", "9"]);
+    });
+
+    test("refuses for good what nobody vouches for, and what it has been told of", () => {
+      const { clock, first, produce, prove, outcomes } = setup();
+      prove();
+      produce("7", { idempotent: true, vouches: false });
+      first.refuse("UNKNOWN_PRODUCER");
+      produce("8", vouches);
+      first.refuse("UNKNOWN_PRODUCER");
+      clock.advance(20);
+      first.refuse("UNKNOWN_PRODUCER");
+      expect(outcomes).toEqual([
+        ["7", "UNKNOWN_PRODUCER"],
+        ["8", "UNKNOWN_PRODUCER"],
+      ]);
+    });
+
+    test("is not told of a batch behind one that goes again: it might be taken when that one is refused", () => {
+      const { clock, first, produce, prove, outcomes } = setup();
+      prove();
+      produce("0", vouches);
+      produce("1", vouches);
+      first.refuse("OVERLOADED");
+      first.refuse("UNKNOWN_PRODUCER");
+      clock.advance(20);
+      expect([first.waiting, vouched(first)]).toEqual([["0"], [false]]);
+      first.refuse("OVERLOADED");
+      clock.advance(40);
+      first.ok(0);
+      expect([first.waiting, vouched(first)]).toEqual([["1"], [false]]);
+      first.ok(1);
+      expect(outcomes.map(([name]) => name)).toEqual(["0", "1"]);
+    });
   });
 
   test("a sequence error by itself is told", () => {

@@ -41,6 +41,8 @@ export interface ProducePathOptions {
   readonly pendingBytesMax: number;
 }
 
+type Refusal = Pick<AppendOutcome, "code" | "throttleMs"> &
+  Partial<Omit<AppendOutcome, "target">> & { readonly target?: string | undefined };
 interface Rules {
   readonly topic: TopicRecord;
   readonly batch: {
@@ -77,11 +79,12 @@ export class ProducePath {
     const { ownership, clock, timers, metrics } = this.#options;
     const request = produceCodec.decode(frame, this.#request);
     const { correlation, payload, creditBytes } = frame;
+    const annotations = request.annotations.length === 0 ? undefined : decodeAnnotations(request.annotations);
     // A copy: it lives with the batch, the header's memory does not.
-    const parent = request.annotations.length === 0 ? undefined : decodeAnnotations(request.annotations).traceParent?.slice();
+    const parent = annotations?.traceParent?.slice();
     const handle = claimPayload(frame);
-    const refuse = (code: number, hint: string | undefined, throttleMs?: number): void => {
-      this.#refuse(link, correlation, creditBytes, code, hint, throttleMs);
+    const refuse = (code: number, target: string | undefined, throttleMs = 0): void => {
+      this.#refuse(link, correlation, creditBytes, { code, target, throttleMs });
       handle.release();
     };
     const key = partitionKey({ topicId: topicId(request.topicId), partition: request.partition });
@@ -114,6 +117,7 @@ export class ProducePath {
         run: batches > 1 ? this.#run : undefined,
         expectedBaseOffset: request.expectedBaseOffset,
         fenceToken: request.fenceToken,
+        anySequence: annotations?.anySequence,
         deadlineMs: startedMs + (request.deadlineMs > 0 ? request.deadlineMs : timers.produceHoldMs),
         wallMs,
         trace: span?.context ?? parent,
@@ -140,17 +144,7 @@ export class ProducePath {
 
   #reply(link: Link, correlation: number, creditBytes: number, outcome: AppendOutcome, records: number, appendTimeMs: number): void {
     if (link.closed) return;
-    if (outcome.code !== 0)
-      return this.#refuse(
-        link,
-        correlation,
-        creditBytes,
-        outcome.code,
-        outcome.target,
-        outcome.throttleMs,
-        outcome.baseOffset,
-        outcome.cause,
-      );
+    if (outcome.code !== 0) return this.#refuse(link, correlation, creditBytes, outcome);
     const m = this.#answer;
     m.code = 0;
     m.throttleMs = outcome.throttleMs;
@@ -168,11 +162,7 @@ export class ProducePath {
     link: Link,
     correlation: number,
     creditBytes: number,
-    code: number,
-    hint: string | undefined,
-    throttleMs = 0,
-    baseOffset = -1,
-    cause = 0,
+    { code, target = "", throttleMs, baseOffset = -1, logStart = -1, cause = 0 }: Refusal,
   ): void {
     this.#options.metrics.refused.labels(String(code)).inc();
     if (link.closed) return;
@@ -182,8 +172,8 @@ export class ProducePath {
     m.baseOffset = baseOffset;
     m.lastOffset = -1;
     m.logAppendTimeMs = -1;
-    m.logStart = -1;
-    m.ownerHint = hint ?? "";
+    m.logStart = logStart;
+    m.ownerHint = target;
     m.cause = cause;
     link.send(producedCodec, correlation, m, EMPTY);
     link.release(creditBytes);

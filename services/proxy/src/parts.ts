@@ -19,6 +19,7 @@ import { FetchSessions } from "./kafka/fetch-sessions.ts";
 import { kafkaHandlers } from "./kafka/handlers/index.ts";
 import { KafkaListener, type KafkaDoor, type KafkaEndpoint } from "./kafka/listener.ts";
 import { Redirects } from "./kafka/redirects.ts";
+import { SequenceGaps } from "./kafka/sequence-gaps.ts";
 import { Topology } from "./kafka/topology.ts";
 import { proxyLimits } from "./limits.ts";
 import type { ProxyMetrics } from "./metrics.ts";
@@ -205,6 +206,7 @@ export class ProxyParts {
       tails: this.tails,
       offsets: this.#offsets,
       fetchSessions: new FetchSessions(clock, registry),
+      sequenceGaps: new SequenceGaps(),
       settings: kafkaSettings,
     };
     const doors: KafkaDoor[] = [];

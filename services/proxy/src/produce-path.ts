@@ -17,6 +17,8 @@ export interface ProduceData {
   readonly fenceToken: number;
   /** Trace parent of a request that is being recorded. */
   readonly trace?: Uint8Array | undefined;
+  /** See `ProduceCall`. */
+  readonly vouches?: (() => boolean) | undefined;
 }
 export type ProduceDone = (partition: number, outcome: ProduceOutcome) => void;
 export interface ProducePathOptions {
@@ -102,7 +104,7 @@ export class ProducePath {
   send(
     topic: TopicRecord,
     checked: CheckedBatch,
-    { expectedBaseOffset, fenceToken, trace }: Pick<ProduceData, "expectedBaseOffset" | "fenceToken" | "trace">,
+    { expectedBaseOffset, fenceToken, trace, vouches }: Pick<ProduceData, "expectedBaseOffset" | "fenceToken" | "trace" | "vouches">,
     deadlineMs: number,
     done: ProduceDone,
   ): void {
@@ -119,6 +121,7 @@ export class ProducePath {
       idempotent: checked.idempotent,
       expectedBaseOffset,
       fenceToken,
+      vouches,
       deadlineMs,
       trace: span?.context ?? trace,
       done: (outcome) => {

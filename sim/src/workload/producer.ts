@@ -159,7 +159,7 @@ export class Producer {
   #failed(flight: Flight, code: string): void {
     flight.waiting = false;
     if (!this.options.idempotent) return this.#done(flight);
-    if (flight.oldest && (code === "OUT_OF_ORDER_SEQUENCE" || code === "DUPLICATE_SEQUENCE" || code === "INVALID_PRODUCER_EPOCH"))
+    if (flight.oldest && FINAL.has(code))
       this.#history.violation(`${this.options.name}: its oldest batch ${namesOf(flight)} (sequence ${flight.sequence}) got ${code}`);
     if (code === "TIMED_OUT") this.#target = this.#rng.pick(this.#brokers);
     this.#scheduler.after(this.#rng.between(1, 15), () => {
@@ -172,6 +172,8 @@ export class Producer {
   }
 }
 
+/** What the oldest batch of a producer, which goes again until it is stored, must never be told. */
+const FINAL: ReadonlySet<string> = new Set(["OUT_OF_ORDER_SEQUENCE", "UNKNOWN_PRODUCER", "DUPLICATE_SEQUENCE", "INVALID_PRODUCER_EPOCH"]);
 const namesOf = (flight: Flight): string => flight.batches.map((b) => b.id).join(" ");
 function joined(parts: readonly Uint8Array[]): Uint8Array {
   const out = new Uint8Array(parts.reduce((sum, p) => sum + p.length, 0));

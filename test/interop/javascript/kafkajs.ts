@@ -127,6 +127,20 @@ export function kafkajsScenarios(bootstrap: string): Record<string, Scenario> {
       await produce("kj-idempotent", numbers(300), { idempotent: true });
       expect((await readAll("kj-idempotent", 300)).values).toEqual(numbers(300));
     },
+    "an idempotent producer goes on across a topic that is made again": async () => {
+      const producer = kafka.producer({ idempotent: true, metadataMaxAge: 1_000, retry: { retries: 20, maxRetryTime: 1_000 } });
+      await producer.connect();
+      for (const made of [0, 1, 2]) {
+        await create("kj-again");
+        for (const value of numbers(5, `${made} `)) await producer.send({ topic: "kj-again", messages: [{ value }] });
+        await withAdmin(async (admin) => {
+          expect(await admin.fetchTopicOffsets("kj-again")).toMatchObject([{ low: "0", high: "5" }]);
+          await admin.deleteTopics({ topics: ["kj-again"] });
+          await until("it is gone", WAIT_MS, async () => !(await admin.listTopics()).includes("kj-again"));
+        });
+      }
+      await producer.disconnect();
+    },
     "acks 0 and 1": async () => {
       await create("kj-acks");
       await produce("kj-acks", ["0"], { acks: 0 });

@@ -128,6 +128,20 @@ export function platformaticScenarios(bootstrap: string): Record<string, Scenari
       await produce("pk-idempotent", numbers(300), { idempotent: true, acks: -1 });
       expect(valuesOf(await read("pk-idempotent", "pk-idempotent", 300))).toEqual(numbers(300));
     },
+    "an idempotent producer goes on across a topic that is made again": async () => {
+      const producer = new Producer({ ...common, serializers: stringSerializers, idempotent: true, metadataMaxAge: 1_000 });
+      for (const made of [0, 1, 2]) {
+        await create("pk-again");
+        const values = numbers(5, `${made} `);
+        for (const value of values) await producer.send({ acks: -1, messages: [{ topic: "pk-again", partition: 0, value }] });
+        expect(valuesOf(await read(`pk-again-${made}`, "pk-again", 5))).toEqual(values);
+        await withAdmin(async (admin) => {
+          await admin.deleteTopics({ topics: ["pk-again"] });
+          await until("it is gone", WAIT_MS, async () => !(await admin.listTopics()).includes("pk-again"));
+        });
+      }
+      await producer.close();
+    },
     "acks 0 and 1": async () => {
       await create("pk-acks");
       await produce("pk-acks", ["0"], { acks: 0 });

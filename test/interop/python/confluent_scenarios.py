@@ -105,6 +105,29 @@ def _():
     same(values(read_all("cc-idempotent", 1000)), [str(i) for i in range(1000)])
 
 
+@scenario("an idempotent producer goes on across a topic that is made again")
+def _():
+    topic = "cc-again"
+    producer = Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True, "topic.metadata.refresh.interval.ms": 1000})
+    for made in range(3):
+        create(topic)
+        stored = []
+
+        def delivered(error, message):
+            if error is not None:
+                raise KafkaException(error)
+            stored.append(message.value().decode())
+
+        sent = [f"{made} {i}" for i in range(5)]
+        for value in sent:
+            producer.produce(topic, value, partition=0, on_delivery=delivered)
+            same(producer.flush(30), 0)
+        same(stored, sent)
+        same(values(read_all(topic, 5)), sent)
+        admin.delete_topics([topic], operation_timeout=30)[topic].result()
+        until("it is gone", 20, lambda: topic not in admin.list_topics(timeout=10).topics)
+
+
 @scenario("acks 0 and 1")
 def _():
     create("cc-acks")

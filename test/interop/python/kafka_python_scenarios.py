@@ -89,6 +89,21 @@ def _():
     same(values(read_all("kp-idempotent", 500)), [str(i) for i in range(500)])
 
 
+@scenario("an idempotent producer goes on across a topic that is made again")
+def _():
+    topic = "kp-again"
+    producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, enable_idempotence=True, metadata_max_age_ms=1000)
+    for made in range(3):
+        create(topic)
+        sent = [f"{made} {i}" for i in range(5)]
+        for value in sent:
+            producer.send(topic, value.encode(), partition=0).get(timeout=30)
+        same(values(read_all(topic, 5)), sent)
+        admin.delete_topics([topic])
+        until("it is gone", 20, lambda: topic not in admin.list_topics())
+    producer.close(timeout=5)
+
+
 @scenario("acks 0 and 1")
 def _():
     create("kp-acks")

@@ -18,6 +18,7 @@ import { readInt64, readUint32, writeInt32, writeInt64 } from "./bytes.ts";
  *    6   lane           1
  *    7   deliverAt      8: milliseconds since 1970
  *    8   priority       1
+ *    9   anySequence    1: 1 = whoever sends it vouches that no earlier batch of the producer is missing (of a Produce frame alone)
  */
 export const annotationTags = {
   traceParent: 1,
@@ -28,6 +29,7 @@ export const annotationTags = {
   lane: 6,
   deliverAt: 7,
   priority: 8,
+  anySequence: 9,
 } as const;
 
 export interface UnknownAnnotation {
@@ -44,6 +46,7 @@ export interface Annotations {
   readonly lane?: number;
   readonly deliverAtMs?: number;
   readonly priority?: number;
+  readonly anySequence?: boolean;
   readonly unknown?: readonly UnknownAnnotation[];
 }
 export const NO_ANNOTATIONS: Annotations = Object.freeze({});
@@ -66,6 +69,7 @@ function fieldsOf(a: Annotations): UnknownAnnotation[] {
   if (a.lane !== undefined) out.push({ tag: t.lane, bytes: uint("lane", a.lane, 1) });
   if (a.deliverAtMs !== undefined) out.push({ tag: t.deliverAt, bytes: int64("deliverAt", a.deliverAtMs) });
   if (a.priority !== undefined) out.push({ tag: t.priority, bytes: uint("priority", a.priority, 1) });
+  if (a.anySequence === true) out.push({ tag: t.anySequence, bytes: uint("anySequence", 1, 1) });
   if (a.unknown !== undefined) out.push(...a.unknown);
   return out;
 }
@@ -125,6 +129,7 @@ function setField(out: MutableAnnotations, tag: number, bytes: Uint8Array): void
   else if (tag === t.lane) out.lane = expect(tag, bytes, 1)[0] as number;
   else if (tag === t.deliverAt) out.deliverAtMs = safe(tag, readInt64(expect(tag, bytes, 8), 0));
   else if (tag === t.priority) out.priority = expect(tag, bytes, 1)[0] as number;
+  else if (tag === t.anySequence) out.anySequence = expect(tag, bytes, 1)[0] === 1;
   else out.unknown = [...(out.unknown ?? []), { tag, bytes }];
 }
 

@@ -82,7 +82,7 @@ export const errorCatalogue = {
     "An earlier batch of this producer is missing; the producer must start a new epoch.",
   ),
   INVALID_PRODUCER_EPOCH: e(21, false, "FAILED_PRECONDITION", 47, "A newer instance of this producer has taken over."),
-  UNKNOWN_PRODUCER: e(22, false, "FAILED_PRECONDITION", 59, "The producer's state has expired; it must ask for a new id."),
+  UNKNOWN_PRODUCER: e(22, false, "FAILED_PRECONDITION", 59, "The partition does not know the producer, or no longer; it must begin anew."),
   DUPLICATE_SEQUENCE: e(23, false, "ALREADY_EXISTS", 46, "The batch was stored before, too long ago to know its offset."),
   UNEXPECTED_OFFSET: e(24, false, "FAILED_PRECONDITION", 1, "Another writer has appended; read to the end and decide again."),
   FENCED_TOKEN: e(25, false, "FAILED_PRECONDITION", 47, "A writer with a newer fence token has taken over."),

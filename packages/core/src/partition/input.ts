@@ -118,6 +118,8 @@ export interface AppendInput {
   readonly expectedBaseOffset: number;
   /** Appends with a smaller token than one seen before are refused; -1 = none. */
   readonly fenceToken: number;
+  /** Somebody vouches that no earlier batch of its producer is missing (`checkSequence`). */
+  readonly anySequence?: boolean | undefined;
   readonly deadlineMs: number;
   readonly wallMs: number;
   /** The host's, of the batch's memory: handed back by `released` once no replica needs it. Never looked at. */

@@ -57,7 +57,8 @@ function judge(p: Partition, input: AppendInput, now: number, out: Effect[]): vo
   const { header } = input;
   const records = input.run?.records ?? header.lastOffsetDelta + 1;
   if (header.producerId >= 0 && header.baseSequence >= 0) {
-    const verdict = checkSequence(p.producers, header.producerId, header.producerEpoch, header.baseSequence, records);
+    const { producerId, producerEpoch, baseSequence } = header;
+    const verdict = checkSequence(p.producers, producerId, producerEpoch, baseSequence, records, input.anySequence);
     if (verdict.kind === "refused") return refuse(verdict.code);
     if (verdict.kind === "duplicate") return reply(p, out, input.requestId, undefined, { baseOffset: verdict.offset, duplicate: true });
     if (verdict.kind === "inFlight" && p.mutants.M11)

@@ -1,6 +1,6 @@
 import { limits } from "../model/index.ts";
 import type { ErrorCode } from "../model/index.ts";
-import { isEarlier, lastSequenceOf, nextSequence } from "./sequence.ts";
+import { isEarlier, lastSequenceOf, nextSequence, sequenceDistance } from "./sequence.ts";
 
 /** What the table learns from a stored batch. */
 export interface ProducerBatch {
@@ -27,6 +27,11 @@ export interface ProducerEntry {
   readonly id: number;
   /** Of the newest stored batch. */
   epoch: number;
+  /**
+   * First sequence of that epoch, when it did not begin at 0: what is earlier was never stored. 0 = it began at 0, or so long ago that no batch of then
+   * can be on its way.
+   */
+  firstSequence: number;
   /** Stored batches of that epoch, oldest first, at most `limits.producerBatchesRemembered`. */
   batches: RememberedBatch[];
   /** Admitted and not yet durable on two nodes, oldest first: never answered as stored, cleared when the attempt dies. */
@@ -71,19 +76,29 @@ const STALE_PRODUCER: SequenceVerdict = { kind: "refused", code: "INVALID_PRODUC
 const GAP: SequenceVerdict = { kind: "refused", code: "OUT_OF_ORDER_SEQUENCE" };
 const LONG_AGO: SequenceVerdict = { kind: "refused", code: "DUPLICATE_SEQUENCE" };
 
-const FORGOTTEN: SequenceVerdict = { kind: "refused", code: "UNKNOWN_PRODUCER" };
+const UNKNOWN: SequenceVerdict = { kind: "refused", code: "UNKNOWN_PRODUCER" };
+/** Records after the first one of an epoch, after which no earlier batch can be on its way; within what `isEarlier` tells apart. */
+const FIRST_SEQUENCE_SPAN = 2 ** 29;
 
 /**
  * Judges a batch of an idempotent producer (id 0 or more) against what is stored and in flight. Changes nothing.
- * A producer that is not here starts at sequence 0. Any other sequence is a gap (its first batch is still on the way); only when somebody
- * was forgotten may it
- * be an old producer, whose batch could be a retry of a stored one: it has to start anew. Kafka accepts both, and lets pipelined batches
- * overtake
- * the first one at a new owner.
+ *
+ * A producer that is not here starts at sequence 0. Any other sequence is one of three:
+ *  - its first batch is still on the way: a proxy that has both sends them again in their order;
+ *  - the topic was made again under the producer: with `anySequence` somebody vouches that no earlier batch is missing, and it starts where it is;
+ *  - somebody was forgotten, and the batch may be a retry of a stored one: the producer has to start anew, whoever vouches.
+ * Kafka takes all three: it lets pipelined batches overtake the first one at a new owner, and stores the retry twice.
  */
-export function checkSequence(table: ProducerTable, id: number, epoch: number, firstSequence: number, records: number): SequenceVerdict {
+export function checkSequence(
+  table: ProducerTable,
+  id: number,
+  epoch: number,
+  firstSequence: number,
+  records: number,
+  anySequence = false,
+): SequenceVerdict {
   const entry = table.entries.get(id);
-  if (entry === undefined) return firstSequence === 0 ? FRESH : table.forgotten ? FORGOTTEN : GAP;
+  if (entry === undefined) return firstSequence === 0 || (anySequence && !table.forgotten) ? FRESH : UNKNOWN;
   const { inFlight, batches } = entry;
   const newestInFlight = inFlight[inFlight.length - 1];
   const currentEpoch = newestInFlight === undefined ? entry.epoch : newestInFlight.epoch;
@@ -104,13 +119,14 @@ export function checkSequence(table: ProducerTable, id: number, epoch: number, f
   if (last === undefined) return FRESH;
   const expected = nextSequence(last.lastSequence);
   if (firstSequence === expected) return FRESH;
+  if (entry.firstSequence > 0 && isEarlier(firstSequence, entry.firstSequence)) return GAP;
   return isEarlier(firstSequence, expected) ? LONG_AGO : GAP;
 }
 
-function entryOf(table: ProducerTable, id: number, epoch: number): ProducerEntry {
+function entryOf(table: ProducerTable, id: number, epoch: number, firstSequence: number): ProducerEntry {
   let entry = table.entries.get(id);
   if (entry === undefined) {
-    entry = { id, epoch, batches: [], inFlight: [], lastAppendMs: 0 };
+    entry = { id, epoch, firstSequence, batches: [], inFlight: [], lastAppendMs: 0 };
     if (table.entries.size >= table.producersMax) evictOldest(table);
     table.entries.set(id, entry);
   } else if (table.newest !== entry) {
@@ -138,7 +154,7 @@ export function noteInFlight(
   records: number,
   firstOffset: number,
 ): void {
-  entryOf(table, id, epoch).inFlight.push({
+  entryOf(table, id, epoch, firstSequence).inFlight.push({
     epoch,
     firstSequence,
     lastSequence: lastSequenceOf(firstSequence, records),
@@ -160,10 +176,11 @@ export function advanceProducers(table: ProducerTable, batch: ProducerBatch): vo
     const newest = known.batches[known.batches.length - 1];
     if (newest !== undefined && newest.lastOffset >= batch.lastOffset) return;
   }
-  const entry = entryOf(table, producerId, producerEpoch);
+  const entry = entryOf(table, producerId, producerEpoch, Math.max(0, baseSequence));
   while (entry.inFlight.length > 0 && (entry.inFlight[0] as InFlightBatch).lastOffset <= batch.lastOffset) entry.inFlight.shift();
   if (producerEpoch !== entry.epoch) {
     entry.epoch = producerEpoch;
+    entry.firstSequence = Math.max(0, baseSequence);
     entry.batches = [];
   }
   entry.lastAppendMs = batch.appendMs;
@@ -175,6 +192,7 @@ export function advanceProducers(table: ProducerTable, batch: ProducerBatch): vo
     lastOffset: batch.lastOffset,
   });
   if (entry.batches.length > limits.producerBatchesRemembered) entry.batches.shift();
+  if (entry.firstSequence > 0 && sequenceDistance(entry.firstSequence, baseSequence) > FIRST_SEQUENCE_SPAN) entry.firstSequence = 0;
 }
 
 /** The attempt died: nothing in flight counts any more. */
@@ -207,8 +225,9 @@ export function mergeProducers(into: ProducerTable, from: ProducerTable): void {
     const ours = into.entries.get(theirs.id);
     const lastOf = (e: ProducerEntry): number => e.batches[e.batches.length - 1]?.lastOffset ?? -1;
     if (ours !== undefined && (ours.epoch > theirs.epoch || (ours.epoch === theirs.epoch && lastOf(ours) >= lastOf(theirs)))) continue;
-    const entry = entryOf(into, theirs.id, theirs.epoch);
+    const entry = entryOf(into, theirs.id, theirs.epoch, theirs.firstSequence);
     entry.epoch = theirs.epoch;
+    entry.firstSequence = theirs.firstSequence;
     entry.batches = [...theirs.batches];
     entry.lastAppendMs = theirs.lastAppendMs;
   }

@@ -23,7 +23,8 @@ const annotations = fc.record(
     lane: fc.nat(255),
     deliverAtMs: ms,
     priority: fc.nat(255),
-    unknown: fc.uniqueArray(fc.record({ tag: fc.integer({ min: 9, max: 255 }), bytes: some }), {
+    anySequence: fc.constant(true),
+    unknown: fc.uniqueArray(fc.record({ tag: fc.integer({ min: 10, max: 255 }), bytes: some }), {
       minLength: 1,
       maxLength: 3,
       selector: (u) => u.tag,

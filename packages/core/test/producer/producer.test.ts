@@ -45,6 +45,7 @@ describe("sequence check", () => {
     expect(nextSequence(SEQUENCE_MAX)).toBe(0);
     expect(lastSequenceOf(SEQUENCE_MAX, 3)).toBe(1);
     const t = createProducers();
+    stored(t, 1, 0, SEQUENCE_MAX - 6, 3, 7);
     stored(t, 1, 0, SEQUENCE_MAX, 10, 3);
     expect(checkSequence(t, 1, 0, 2, 1)).toEqual({ kind: "fresh" });
     expect(checkSequence(t, 1, 0, SEQUENCE_MAX, 3)).toEqual({ kind: "duplicate", offset: 10 });
@@ -77,13 +78,40 @@ describe("sequence check", () => {
     expect(checkSequence(t, 1, 0, 1, 1)).toEqual({ kind: "refused", code: "DUPLICATE_SEQUENCE" });
   });
 
-  test("an unknown producer starts at 0; when somebody was forgotten it has to start anew", () => {
+  test("an unknown producer starts at 0, or where somebody vouches for it; when one was forgotten it has to start anew", () => {
     const t = createProducers();
-    expect(checkSequence(t, 9, 0, 4, 1)).toEqual({ kind: "refused", code: "OUT_OF_ORDER_SEQUENCE" });
+    const unknown = { kind: "refused", code: "UNKNOWN_PRODUCER" };
+    expect(checkSequence(t, 9, 0, 4, 1)).toEqual(unknown);
+    expect(checkSequence(t, 9, 0, 4, 1, true)).toEqual({ kind: "fresh" });
     stored(t, 1, 0, 0, 10, 1, 100);
+    // Vouched for or not, one that is known has its place.
+    expect(checkSequence(t, 1, 0, 4, 1, true)).toEqual({ kind: "refused", code: "OUT_OF_ORDER_SEQUENCE" });
     expect(expireProducers(t, 101)).toBe(1);
-    expect(checkSequence(t, 1, 0, 1, 1)).toEqual({ kind: "refused", code: "UNKNOWN_PRODUCER" });
+    expect(checkSequence(t, 1, 0, 1, 1)).toEqual(unknown);
+    expect(checkSequence(t, 9, 0, 4, 1, true)).toEqual(unknown);
     expect(checkSequence(t, 1, 1, 0, 1)).toEqual({ kind: "fresh" });
+  });
+
+  test("what is earlier than the first sequence of an epoch was never stored: no duplicate, through a snapshot too", () => {
+    const t = createProducers();
+    stored(t, 1, 0, 3, 10, 2);
+    for (let i = 5; i < 12; i++) stored(t, 1, 0, i, 10 + i);
+    const gap = { kind: "refused", code: "OUT_OF_ORDER_SEQUENCE" };
+    for (const table of [t, decodeProducers(encodeProducers(t))]) {
+      expect(checkSequence(table, 1, 0, 0, 3)).toEqual(gap);
+      expect(checkSequence(table, 1, 0, 3, 2)).toEqual({ kind: "refused", code: "DUPLICATE_SEQUENCE" });
+      expect(checkSequence(table, 1, 0, 12, 1)).toEqual({ kind: "fresh" });
+    }
+    const flying = createProducers();
+    noteInFlight(flying, 1, 0, 3, 2, 10);
+    expect(checkSequence(decodeProducers(encodeProducers(flying, { inFlight: true })), 1, 0, 0, 3)).toEqual(gap);
+    // So long ago that the numbers come round: everything behind is old.
+    stored(t, 1, 0, 2 ** 29 + 100, 1_000);
+    expect(checkSequence(t, 1, 0, 1, 1)).toEqual({ kind: "refused", code: "DUPLICATE_SEQUENCE" });
+    expect(encodeProducers(t)).toHaveLength(16 + 19 + 5 * 24);
+    // A new epoch begins at 0.
+    stored(t, 1, 1, 0, 1_001);
+    expect(t.entries.get(1)?.firstSequence).toBe(0);
   });
 
   test("the least recently used producer gives way", () => {

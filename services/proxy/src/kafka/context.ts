@@ -14,6 +14,7 @@ import type { TailCache } from "../tail-cache.ts";
 import type { Topics } from "../topics.ts";
 import type { FetchSessions } from "./fetch-sessions.ts";
 import type { Redirects } from "./redirects.ts";
+import type { SequenceGaps } from "./sequence-gaps.ts";
 import type { Topology } from "./topology.ts";
 
 /** What a user may set. */
@@ -45,6 +46,7 @@ export interface KafkaContext {
   readonly offsets: Pick<OwnerOffsets, "confirm">;
   readonly fetchSessions: FetchSessions;
   readonly redirects: Redirects;
+  readonly sequenceGaps: SequenceGaps;
   readonly metrics: ProxyMetrics;
   readonly settings: KafkaSettings;
 }

@@ -48,6 +48,8 @@ export const kafkaLimits = {
   topicsParallel: 8,
   /** A topic id that the own view does not show yet is waited for this long. */
   topicIdVisibleMs: 500,
+  /** Producers in partitions, of one connection, of which a batch failed; the oldest is no longer known. */
+  sequenceGapsMax: 1_024,
   /** A proxy that goes away serves on for this long after it has said so, until no other proxy names it ... */
   announceMs: 150,
   /** ... then it sends its clients elsewhere for at most this long, less when none has asked for anything for `redirectQuietMs` ... */

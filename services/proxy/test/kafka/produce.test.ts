@@ -143,7 +143,6 @@ describe("Produce", () => {
   test.each([
     ["OUT_OF_ORDER_SEQUENCE", 45],
     ["INVALID_PRODUCER_EPOCH", 47],
-    ["UNKNOWN_PRODUCER", 59],
     ["DUPLICATE_SEQUENCE", 46],
     ["UNKNOWN_TOPIC", 3],
   ] as const)("an owner's %s is Kafka's %d", async (code, kafka) => {
@@ -155,6 +154,51 @@ describe("Produce", () => {
     cluster.refusals.push(code);
     const [answer] = partitionsOf(await client.call(apis.Produce, 9, one("t", 0, batchOf(["x"]))));
     expect([answer?.errorCode, answer?.errorMessage?.split(":")[0]]).toEqual([kafka, code]);
+  });
+
+  describe("a batch of a producer that its owner has never heard of", () => {
+    const numbered = (sequence: number): Uint8Array => {
+      const batch = batchOf(["x"]);
+      stampProducer(batch, 0, 7, 0, sequence, crc32c);
+      return batch;
+    };
+
+    test("is taken where it is, when nothing is missing; when the producer was forgotten the client is told, and where the log starts", async () => {
+      await using cluster = new FakeCluster();
+      await cluster.start();
+      await using p = await startProxy(cluster);
+      await cluster.topic("t", 1);
+      await using client = await p.kafka();
+      cluster.refusals.push("UNKNOWN_PRODUCER");
+      const [taken] = partitionsOf(await client.call(apis.Produce, 9, one("t", 0, numbered(5))));
+      expect([taken?.errorCode, taken?.baseOffset]).toEqual([0, 0]);
+      expect(cluster.vouched).toBe(1);
+      cluster.refusals.push("UNKNOWN_PRODUCER", "UNKNOWN_PRODUCER");
+      const [unknown] = partitionsOf(await client.call(apis.Produce, 9, one("t", 0, numbered(6))));
+      expect([unknown?.errorCode, unknown?.logStartOffset]).toEqual([59, 0]);
+    });
+
+    test("is out of order while an earlier one of its own has failed on the connection, as clients send again in order then", async () => {
+      await using cluster = new FakeCluster();
+      await cluster.start();
+      await using p = await startProxy(cluster);
+      await cluster.topic("t", 2);
+      await using client = await p.kafka();
+      await using other = await p.kafka();
+      const codeOf = async (from: typeof client, partition: number, sequence: number, ...refusals: typeof cluster.refusals) => {
+        cluster.refusals.push(...refusals);
+        const [answer] = partitionsOf(await from.call(apis.Produce, 9, one("t", partition, numbered(sequence))));
+        expect(cluster.refusals).toEqual([]);
+        return answer?.errorCode;
+      };
+      expect(await codeOf(client, 0, 0, "DUPLICATE_SEQUENCE")).toBe(46);
+      expect(await codeOf(client, 0, 1, "UNKNOWN_PRODUCER")).toBe(45);
+      expect(await codeOf(client, 0, 2, "UNKNOWN_PRODUCER")).toBe(45);
+      expect(await codeOf(client, 1, 1, "UNKNOWN_PRODUCER", "UNKNOWN_PRODUCER")).toBe(59);
+      expect(await codeOf(other, 0, 1, "UNKNOWN_PRODUCER", "UNKNOWN_PRODUCER")).toBe(59);
+      expect(await codeOf(client, 0, 0)).toBe(0);
+      expect(await codeOf(client, 0, 9, "UNKNOWN_PRODUCER", "UNKNOWN_PRODUCER")).toBe(59);
+    });
   });
 
   test("full disks are waited for, then Kafka's 56", async () => {

@@ -26,7 +26,7 @@ import {
   type ServiceKind,
   type TopicRecord,
 } from "@sluice/core/model";
-import { BatchCursor, newBatchHeader, readBatchHeader, stampBatch } from "@sluice/core/log";
+import { BatchCursor, decodeAnnotations, newBatchHeader, readBatchHeader, stampBatch } from "@sluice/core/log";
 import {
   dataCodec,
   FrameType,
@@ -79,6 +79,8 @@ export class FakeCluster implements AsyncDisposable {
   readonly logs = new Map<string, FakeLog>();
   /** Refuses produce frames with a code, in order; then all are taken. */
   readonly refusals: ErrorCode[] = [];
+  /** Produce frames that vouch for their producer. */
+  vouched = 0;
   /** False: the owner pushes nothing, as to a proxy that cannot take it. */
   pushing = true;
   /** Produce frames are kept unanswered until `releaseHeld`. */
@@ -237,6 +239,7 @@ export class FakeCluster implements AsyncDisposable {
     } else if (frame.type === FrameType.produce) {
       const m = produceCodec.decode(frame, produceCodec.create());
       const { correlation, payload } = frame;
+      if (decodeAnnotations(m.annotations).anySequence === true) this.vouched += 1;
       const answer = (): void => this.#produce(link, correlation, `${m.topicId}/${m.partition}`, payload, m.expectedBaseOffset);
       if (this.holding) this.#held.push(answer);
       else answer();
@@ -247,6 +250,7 @@ export class FakeCluster implements AsyncDisposable {
     const m = producedCodec.create();
     const refusal = this.refusals.shift();
     const log = this.logs.get(key);
+    m.logStart = log === undefined ? -1 : 0;
     if (refusal !== undefined) m.code = errorNumber(refusal);
     else if (log === undefined) m.code = errorNumber("NOT_OWNER");
     else if (expected >= 0 && expected !== log.next) {
@@ -256,7 +260,6 @@ export class FakeCluster implements AsyncDisposable {
       const { first, last } = this.#commit(key, payload);
       m.baseOffset = first;
       m.lastOffset = last;
-      m.logStart = 0;
     }
     if (!link.closed) link.send(producedCodec, correlation, m, new Uint8Array(0));
   }

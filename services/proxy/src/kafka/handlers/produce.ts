@@ -147,9 +147,14 @@ class ProduceRun {
     return true;
   }
   #send(topic: TopicRecord, checked: CheckedBatch, data: ProduceData, stampsTime: boolean, t: number): void {
+    const { path, sequenceGaps } = this.#context;
+    const { signal } = this.#call;
+    const { batch, partition, idempotent } = checked;
+    const id = { topicId: topic.topicId, partition };
+    const vouches = idempotent ? (): boolean => !sequenceGaps.has(signal, id, batch) : undefined;
     this.#open += 1;
-    this.#context.path.send(topic, checked, data, this.#deadlineMs, (index, outcome) => {
-      this.#answer(t, index, outcome, stampsTime);
+    path.send(topic, checked, { ...data, vouches }, this.#deadlineMs, (index, outcome) => {
+      this.#answer(t, index, idempotent ? sequenceGaps.settle(signal, id, batch, outcome) : outcome, stampsTime);
       this.#done();
     });
   }
@@ -195,7 +200,14 @@ class ProduceRun {
     this.#throttleMs = Math.max(this.#throttleMs, outcome.throttleMs);
     // Kafka's codes are fewer: the message names ours.
     if (outcome.code !== 0)
-      return this.#refuse(t, index, produceCode(outcome.code), `${errorCodeOf(outcome.code)}: ${produceErrorMessage(outcome)}`);
+      // The Java client goes on from UNKNOWN_PRODUCER_ID only when it knows where the log starts.
+      return this.#refuse(
+        t,
+        index,
+        produceCode(outcome.code),
+        `${errorCodeOf(outcome.code)}: ${produceErrorMessage(outcome)}`,
+        outcome.logStart,
+      );
     this.#answers[t]?.push({
       index,
       baseOffset: outcome.baseOffset,
@@ -203,9 +215,9 @@ class ProduceRun {
       logStartOffset: outcome.logStart,
     });
   }
-  #refuse(t: number, index: number, errorCode: number, errorMessage: string): void {
+  #refuse(t: number, index: number, errorCode: number, errorMessage: string, logStartOffset = -1): void {
     this.#failed = `partition ${index} of ${this.#request.topicData[t]?.name ?? ""}: error ${errorCode} ${errorMessage}`;
-    this.#answers[t]?.push({ index, errorCode, errorMessage: errorMessage === "" ? null : errorMessage, baseOffset: -1 });
+    this.#answers[t]?.push({ index, errorCode, errorMessage: errorMessage === "" ? null : errorMessage, baseOffset: -1, logStartOffset });
   }
 
   #done(): void {
