@@ -9,4 +9,3 @@ export { openObjectStore, type OpenOptions } from "./open.ts";
 export type { CallOptions, ObjectInfo, ObjectStore } from "./port.ts";
 export { prefixedObjectStore } from "./prefixed.ts";
 export type { S3Credentials } from "./s3/signer.ts";
-export { s3ObjectStore, type S3ObjectStore, type S3StoreOptions } from "./s3/store.ts";

@@ -1,7 +1,8 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { silentLogger, systemClock } from "@sluice/runtime";
-import { type ObjectStoreTimers, s3ObjectStore, type S3ObjectStore } from "../src/index.ts";
+import type { ObjectStoreTimers } from "../src/index.ts";
+import { s3ObjectStore, type S3ObjectStore } from "../src/s3/store.ts";
 
 export type Answer = (req: IncomingMessage, res: ServerResponse) => void;
 

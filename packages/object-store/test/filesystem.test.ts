@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { mkdir, readdir, readFile, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -151,5 +151,22 @@ describe("openObjectStore", () => {
     const path = join(dir.path, "new", "folder");
     await (await openObjectStore(path, parts)).put("k", [one]);
     expect((await (await openObjectStore(`file://${path}`, parts)).head("k"))?.sizeBytes).toBe(1);
+  });
+
+  test("only who opens s3 loads the client of S3: others start without it", async () => {
+    await using dir = await tempDir("objects");
+    const url = (path: string): string => JSON.stringify(pathToFileURL(join(import.meta.dirname, path)).href);
+    const program = `
+      import { registerHooks } from "node:module";
+      let loaded = 0;
+      registerHooks({ load: (what, context, next) => ((loaded += what.includes("/minio/") ? 1 : 0), next(what, context)) });
+      const { openObjectStore } = await import(${url("../src/index.ts")});
+      const { systemClock, systemRandom } = await import(${url("../../runtime/src/index.ts")});
+      const options = { clock: systemClock, random: systemRandom, credentials: ${JSON.stringify(credentials)} };
+      await openObjectStore(${JSON.stringify(dir.path)}, options);
+      const before = loaded;
+      await openObjectStore("s3://bucket?endpoint=http://localhost:1", options);
+      process.stdout.write(JSON.stringify([before, loaded > 0]));`;
+    expect(execFileSync(process.execPath, ["--input-type=module", "-e", program], { encoding: "utf8" })).toBe("[0,true]");
   });
 });

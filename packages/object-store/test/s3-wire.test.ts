@@ -1,7 +1,8 @@
 import { describe, expect, test } from "@jest/globals";
 import { codeOf } from "@sluice/core/model";
 import { silentLogger, systemClock } from "@sluice/runtime";
-import { objectStoreLimits, s3ObjectStore } from "../src/index.ts";
+import { objectStoreLimits } from "../src/index.ts";
+import { s3ObjectStore } from "../src/s3/store.ts";
 import { after, type Answer, credentials, fakeServer, s3Error } from "./fake-server.ts";
 
 async function failed(promise: Promise<unknown>): Promise<{ code: string; message: string }> {
