@@ -28,7 +28,7 @@ async function endToEnd(): Promise<Count> {
   if (missing.length > 0) throw new Error(`there is no ${missing.join(", ")}`);
   const patterns = files.map((file) => `/${file.replaceAll(".", "\\.")}$`);
   const alone = await jest("e2e", 600, 1, { except: patterns });
-  const others = await jest("e2e", 300, 2, { files: patterns });
+  const others = await jest("e2e", 600, 2, { files: patterns });
   return { passed: alone.passed + others.passed, failed: alone.failed + others.failed };
 }
 
