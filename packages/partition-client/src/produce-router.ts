@@ -297,7 +297,8 @@ export class ProduceRouter {
     const early = OUT_OF_SEQUENCE.has(code) && lane.held;
     // The first refusal of an attempt: those behind it are early, and go on once it is stored.
     const unheard = code === "UNKNOWN_PRODUCER" && !lane.held && call.vouched !== "told" && call.vouches?.() === true;
-    if (unheard) call.vouched = "next";
+    // Told, and not stored for another reason, perhaps by an owner that is gone: the next one has not heard of it either.
+    if (unheard || (call.vouched === "told" && code !== "UNKNOWN_PRODUCER")) call.vouched = "next";
     const again = NOT_STORED.has(code) || unheard || (call.idempotent && (uncertain || early));
     if (uncertain) call.uncertain = true;
     call.cause = cause ?? (uncertain ? call.cause : code);

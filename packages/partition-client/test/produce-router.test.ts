@@ -214,6 +214,22 @@ describe("produce router", () => {
       expect(outcomes.map(([name]) => name)).toEqual(["7", "8", "9"]);
     });
 
+    test("is told again after a failure: the one that was told may be gone before it stored the batch", () => {
+      const { clock, links, first, produce, prove, outcomes } = setup();
+      prove();
+      produce("7", vouches);
+      first.refuse("UNKNOWN_PRODUCER");
+      clock.advance(20);
+      expect(vouched(first)).toEqual([true]);
+      first.die();
+      const second = new FakeLink();
+      links.up.set(a, second);
+      clock.advance(40);
+      expect([second.waiting, vouched(second)]).toEqual([["7"], [true]]);
+      second.ok(7);
+      expect(outcomes).toEqual([["7", 7]]);
+    });
+
     test("refuses for good what nobody vouches for, and what it has been told of", () => {
       const { clock, first, produce, prove, outcomes } = setup();
       prove();

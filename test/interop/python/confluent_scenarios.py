@@ -108,7 +108,7 @@ def _():
 @scenario("an idempotent producer goes on across a topic that is made again")
 def _():
     topic = "cc-again"
-    producer = Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True, "topic.metadata.refresh.interval.ms": 1000})
+    producer = Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True, "linger.ms": 0, "topic.metadata.refresh.interval.ms": 1000})
     for made in range(3):
         create(topic)
         stored = []
@@ -118,12 +118,15 @@ def _():
                 raise KafkaException(error)
             stored.append(message.value().decode())
 
-        sent = [f"{made} {i}" for i in range(5)]
-        for value in sent:
+        # Several batches on their way at the same time.
+        sent = [f"{made} {i}" for i in range(300)]
+        for i, value in enumerate(sent):
             producer.produce(topic, value, partition=0, on_delivery=delivered)
-            same(producer.flush(30), 0)
+            producer.poll(0)
+            time.sleep(0.001 if i % 10 == 0 else 0)
+        same(producer.flush(30), 0)
         same(stored, sent)
-        same(values(read_all(topic, 5)), sent)
+        same(values(read_all(topic, 300)), sent)
         admin.delete_topics([topic], operation_timeout=30)[topic].result()
         until("it is gone", 20, lambda: topic not in admin.list_topics(timeout=10).topics)
 
