@@ -17,8 +17,6 @@ interface JestReport {
 export interface JestOptions {
   /** Test files whose path holds one of these; default all of the project. */
   readonly files?: readonly string[];
-  /** All test files of the project but those whose path fits one of these. */
-  readonly except?: readonly string[];
   readonly environment?: NodeJS.ProcessEnv;
   /** Shows the output also when all is well. */
   readonly loud?: boolean;
@@ -36,7 +34,6 @@ export async function jest(project: string, budgetSeconds: number, workers = 2, 
         "--disable-warning=ExperimentalWarning",
         "node_modules/jest/bin/jest.js",
         ...(options.files ?? []),
-        ...(options.except ?? []).map((pattern) => `--testPathIgnorePatterns=${pattern}`),
         "--selectProjects",
         project,
         `--maxWorkers=${workers}`,

@@ -2,11 +2,9 @@
  * `npm test`: every stage in order, each within its budget of wall time, and one closing line `N passed, N failed`.
  * `node tools/test.ts unit e2e` runs only those stages.
  */
-import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { check } from "./check.ts";
 import { jest, type Count } from "./jest.ts";
-import { root, run } from "./run.ts";
+import { run } from "./run.ts";
 
 /** A program that ends with `N passed, N failed`. */
 async function program(args: readonly string[], budgetSeconds: number): Promise<Count> {
@@ -15,21 +13,6 @@ async function program(args: readonly string[], budgetSeconds: number): Promise<
   if (counts === null) return { passed: 0, failed: 1 };
   const failed = Number(counts[2]);
   return { passed: Number(counts[1]), failed: failed === 0 && !result.ok ? 1 : failed };
-}
-
-/**
- * End-to-end tests that bound no figure: two of them at a time. (Where they have a limit it tells apart what is done at once and what waits for a
- * time-out.) Whoever measures stalls, memory or times has the machine for itself, and so has every test that is not named here.
- */
-const unmeasured = ["any-client", "cli", "kafka", "kafka-groups", "late", "readme", "recreate", "roundtrip", "standalone", "tracing"];
-async function endToEnd(): Promise<Count> {
-  const files = unmeasured.map((name) => `test/e2e/${name}.test.ts`);
-  const missing = files.filter((file) => !existsSync(join(root, file)));
-  if (missing.length > 0) throw new Error(`there is no ${missing.join(", ")}`);
-  const patterns = files.map((file) => `/${file.replaceAll(".", "\\.")}$`);
-  const alone = await jest("e2e", 600, 1, { except: patterns });
-  const others = await jest("e2e", 600, 2, { files: patterns });
-  return { passed: alone.passed + others.passed, failed: alone.failed + others.failed };
 }
 
 const stages: Record<string, () => Promise<Count>> = {
@@ -46,7 +29,7 @@ const stages: Record<string, () => Promise<Count>> = {
     return { passed: clean.passed + mutants.passed, failed: clean.failed + mutants.failed };
   },
   chart: () => jest("chart", 180),
-  e2e: endToEnd,
+  e2e: () => jest("e2e", 900, 1),
   // The short form; the whole: npm run test:interop.
   interop: () => jest("interop", 300, 1),
 };
