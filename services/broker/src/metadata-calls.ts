@@ -3,6 +3,15 @@ import { memberCodec, partitionStateCodec, segmentCodec, startCodec } from "@slu
 import { codeOf, type PartitionId, type PartitionState } from "@sluice/core/model";
 import type { Input, MetaGetEffect, MetaTxnEffect, Register } from "@sluice/core/partition";
 import type { Compare, KeyValue, MetadataStore, Op } from "@sluice/metadata";
+import { ByteBudget } from "@sluice/runtime";
+
+/**
+ * Calls of one broker that are under way at a time; further ones wait. Thousands of partitions that all write at once would make every answer late, and what is
+ * late is sent again.
+ */
+const CALLS_MAX = 64;
+/** As many as partitions may wait; each has one call. */
+const CALLS_WAITING_MAX = 100_000;
 
 /** Performs the metadata effects of one partition machine. Never throws: every failure is an input that says what is known of it. */
 export interface MetadataCalls {
@@ -14,6 +23,15 @@ export interface MetadataCalls {
 export type TopicGuard = (partition: PartitionId) => { readonly key: string; readonly modRevision: number } | undefined;
 
 export function createMetadataCalls(store: MetadataStore, keys: Keys, topicGuard: TopicGuard): MetadataCalls {
+  const calls = new ByteBudget({ name: "metadata calls", limitBytes: CALLS_MAX, waitersMax: CALLS_WAITING_MAX });
+  const inTurn = async <T>(call: () => Promise<T>): Promise<T> => {
+    await calls.take(1);
+    try {
+      return await call();
+    } finally {
+      calls.release(1);
+    }
+  };
   const register = (entry: KeyValue | undefined): Register => ({
     state: entry === undefined ? undefined : partitionStateCodec.decode(entry.value),
     modRevision: entry?.modRevision ?? 0,
@@ -29,16 +47,18 @@ export function createMetadataCalls(store: MetadataStore, keys: Keys, topicGuard
   return {
     async get(partition, { call }) {
       try {
-        const read = await store.txn({
-          compare: [],
-          then: [
-            { kind: "get", key: keys.state(partition) },
-            { kind: "get", key: keys.start(partition) },
-          ],
+        return await inTurn(async () => {
+          const read = await store.txn({
+            compare: [],
+            then: [
+              { kind: "get", key: keys.state(partition) },
+              { kind: "get", key: keys.start(partition) },
+            ],
+          });
+          const found = register(entryOf(read.results[0]));
+          const alive = await ownerAlive(found.state);
+          return { kind: "metaGot", call, outcome: "ok", register: found, ownerAlive: alive, logStart: logStart(entryOf(read.results[1])) };
         });
-        const found = register(entryOf(read.results[0]));
-        const alive = await ownerAlive(found.state);
-        return { kind: "metaGot", call, outcome: "ok", register: found, ownerAlive: alive, logStart: logStart(entryOf(read.results[1])) };
       } catch {
         return { kind: "metaGot", call, outcome: "failed" };
       }
@@ -65,11 +85,7 @@ export function createMetadataCalls(store: MetadataStore, keys: Keys, topicGuard
         writes.push({ kind: "put", key: keys.segment(partition, record.base, record.segment), value: segmentCodec.encode(record) });
       }
       try {
-        const done = await store.txn({
-          compare,
-          then: [...writes, ...reads],
-          else: reads,
-        });
+        const done = await inTurn(() => store.txn({ compare, then: [...writes, ...reads], else: reads }));
         const at = done.succeeded ? writes.length : 0;
         const segment = readSegment === undefined ? undefined : entryOf(done.results[at + 2]);
         return {

@@ -21,6 +21,7 @@ export function createBrokerMetrics(
   live: {
     readonly partitions: () => number;
     readonly serving: () => number;
+    readonly waiting: () => number;
     readonly starved: () => number;
     readonly subscriptions: () => number;
   },
@@ -28,6 +29,9 @@ export function createBrokerMetrics(
   meterSlabs(metrics, "broker");
   metrics.gauge("sluice_broker_partitions_count", "Partitions assigned to this broker.", { collect: live.partitions });
   metrics.gauge("sluice_broker_partitions_serving_count", "Partitions that this broker owns and serves.", { collect: live.serving });
+  metrics.gauge("sluice_broker_partitions_waiting_count", "Partitions that wait until fewer others are being taken or deleted.", {
+    collect: live.waiting,
+  });
   metrics.gauge(
     "sluice_broker_partitions_starved_count",
     "Partitions here that can store nothing: too few storage nodes, or no room on them.",

@@ -14,10 +14,14 @@ import type { CandidateNode, PartitionConfig, StepDownEffect } from "@sluice/cor
 import type { Logger, Random } from "@sluice/runtime";
 import { PartitionHost, type HostEnvironment } from "./partition-host.ts";
 import { Subscriptions } from "./subscriptions.ts";
+import { TransitionQueue, transitionRanks } from "./transition-queue.ts";
 
 const PRODUCER_EXPIRY_MS = 7 * 24 * 3_600_000;
 /** Pause before a partition that slipped away is taken again while the assignment still names this broker, ms. */
 const REACQUIRE_MS = 200;
+/** Partitions that are taken or deleted at a time, and how long a slow one counts among them, ms. */
+const TRANSITIONS_MAX = 32;
+const TRANSITION_SLOT_MS = 1_000;
 
 type LinkDown = "refused" | "timeout" | "reset" | "none";
 
@@ -29,7 +33,7 @@ export interface OwnershipOptions {
   readonly random: Random;
   readonly logger: Logger;
   readonly view: ClusterView;
-  readonly environment: Omit<HostEnvironment, "steppedDown">;
+  readonly environment: Omit<HostEnvironment, "steppedDown" | "opened">;
 }
 
 /**
@@ -41,6 +45,7 @@ export class Ownership {
   readonly #hosts = new Map<PartitionKey, PartitionHost>();
   readonly #environment: HostEnvironment;
   readonly #unsubscribe: () => void;
+  readonly #transitions: TransitionQueue;
   readonly #idleWaiters = new Set<() => void>();
   #suspects: ReadonlySet<string> = new Set();
   /** Storage nodes whose link is down, and why: a partition that is taken later is told as well. */
@@ -51,7 +56,23 @@ export class Ownership {
 
   constructor(options: OwnershipOptions) {
     this.#options = options;
-    this.#environment = { ...options.environment, steppedDown: (host, effect) => this.#steppedDown(host, effect) };
+    this.#environment = {
+      ...options.environment,
+      opened: (host) => {
+        // One that is open only to be deleted is under way until it is.
+        if (host.machine.release === undefined) this.#transitions.ended(host.key);
+      },
+      steppedDown: (host, effect) => {
+        this.#transitions.ended(host.key);
+        this.#steppedDown(host, effect);
+      },
+    };
+    this.#transitions = new TransitionQueue({
+      clock: options.environment.clock,
+      runningMax: TRANSITIONS_MAX,
+      slotMs: TRANSITION_SLOT_MS,
+      begin: (key) => this.#begin(key),
+    });
     this.#unsubscribe = options.view.onChange((changes) => this.#apply(changes));
   }
 
@@ -73,6 +94,7 @@ export class Ownership {
   close(): void {
     this.#closed = true;
     this.#unsubscribe();
+    this.#transitions.close();
     for (const host of this.#hosts.values()) host.close();
     this.#hosts.clear();
   }
@@ -82,6 +104,10 @@ export class Ownership {
   }
   get size(): number {
     return this.#hosts.size;
+  }
+  /** Of those, how many wait for others to be taken or deleted first. */
+  get waiting(): number {
+    return this.#transitions.waiting;
   }
   host(p: PartitionId): PartitionHost | undefined {
     return this.#hosts.get(partitionKey(p));
@@ -142,14 +168,25 @@ export class Ownership {
       if (host?.idle === true) this.#drop(host);
       return;
     }
-    if (host === undefined) {
-      host = this.#create(p, topic);
-      this.#acquire(host);
-    } else if (host.idle || host.machine.assignmentRevision !== assigned.revision) this.#acquire(host);
+    host ??= this.#create(p, topic);
+    if (host.idle || (deleting && host.serving && host.machine.release === undefined)) {
+      const { existing, fresh, deleted } = transitionRanks;
+      return this.#transitions.add(key, deleting ? deleted : known?.state === undefined ? fresh : existing);
+    }
+    if (host.machine.assignmentRevision !== assigned.revision) this.#acquire(host);
     else host.input({ kind: "hint" });
     if (deleting) host.input({ kind: "release", forever: true });
   }
+  /** Its turn has come. */
+  #begin(key: PartitionKey): boolean {
+    const host = this.#hosts.get(key);
+    if (host === undefined || this.#closed || this.#draining || this.assignedTo(key) !== this.#options.self) return false;
+    if (host.idle) this.#acquire(host);
+    if (host.topic.phase === "DELETING") host.input({ kind: "release", forever: true });
+    return true;
+  }
   #drop(host: PartitionHost): void {
+    this.#transitions.ended(host.key);
     host.close();
     this.#hosts.delete(host.key);
     this.#wake();

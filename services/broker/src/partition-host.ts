@@ -35,6 +35,8 @@ export interface HostEnvironment {
   /** Producer snapshot of an uploaded segment; undefined = it could not be read. */
   readProducers(object: { readonly key: string; readonly at: number; readonly length: number }): Promise<Uint8Array | undefined>;
   reportSuspect(node: MemberId, reason: string): void;
+  /** It serves; called again whenever its tail moves on to another segment. */
+  opened(host: PartitionHost): void;
   steppedDown(host: PartitionHost, effect: StepDownEffect): void;
   leaseConfirmedUntilMs(): number;
 }
@@ -173,6 +175,7 @@ export class PartitionHost {
         return;
       case "markTail":
         this.#markTail(effect);
+        this.#env.opened(this);
         return;
       case "reply":
         this.#reply(effect);

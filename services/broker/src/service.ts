@@ -64,6 +64,7 @@ class BrokerProcess implements Broker {
     const parts = (): Parts | undefined => this.#shell.parts;
     const metrics = createBrokerMetrics(options.metrics, {
       partitions: () => parts()?.ownership.size ?? 0,
+      waiting: () => parts()?.ownership.waiting ?? 0,
       serving: () => [...(parts()?.ownership.hosts ?? [])].filter((h) => h.serving).length,
       starved: () => [...(parts()?.ownership.hosts ?? [])].filter((h) => h.starved).length,
       subscriptions: () => parts()?.proxyLinks.subscriptions ?? 0,

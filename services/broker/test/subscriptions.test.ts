@@ -68,6 +68,7 @@ const subscriptions = (): Subscriptions =>
     createBrokerMetrics(createMetrics({ service: "broker" }), {
       partitions: () => 0,
       serving: () => 0,
+      waiting: () => 0,
       starved: () => 0,
       subscriptions: () => 0,
     }),

@@ -33,9 +33,12 @@ export interface PeerAccess {
 }
 
 /** Resolves once the view has seen `revision`, or after `timeoutMs`: what is decided next then knows this leader's own writes. */
-export function viewAt(duty: Pick<Duty, "view" | "clock">, revision: number, timeoutMs: number): Promise<void> {
-  const { view, clock } = duty;
-  if (view.revision >= revision) return Promise.resolve();
+export const viewAt = (duty: Pick<Duty, "view" | "clock">, revision: number, timeoutMs: number): Promise<void> =>
+  viewShows(duty, () => duty.view.revision >= revision, timeoutMs);
+
+/** Resolves once the view shows it, or after `timeoutMs`. */
+export function viewShows({ view, clock }: Pick<Duty, "view" | "clock">, shows: () => boolean, timeoutMs: number): Promise<void> {
+  if (shows()) return Promise.resolve();
   return new Promise((resolve) => {
     const done = (): void => {
       timer.cancel();
@@ -44,7 +47,7 @@ export function viewAt(duty: Pick<Duty, "view" | "clock">, revision: number, tim
     };
     const timer = clock.setTimer(timeoutMs, done);
     const unsubscribe = view.onChange(() => {
-      if (view.revision >= revision) done();
+      if (shows()) done();
     });
   });
 }

@@ -49,6 +49,8 @@ export const defaultControllerLimits: ControllerLimits = {
 
 /** Partitions whose assignment is written in one transaction. */
 export const ASSIGNMENTS_PER_TXN_MAX = 40;
+/** A topic that is made waits this long, in ms, for the end of a deleted one of its name. */
+export const PREDECESSOR_ENDS_MS = 2_000;
 /** Segment keys in one transaction of retention or deletion: beside the leader's compare and the start key. */
 export const SEGMENTS_PER_TXN_MAX = 100;
 /** Segments whose copies and objects are looked at in one garbage run. */

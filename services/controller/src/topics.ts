@@ -16,8 +16,8 @@ import {
 import type { Op } from "@sluice/metadata";
 import type { Assignments } from "./assignments.ts";
 import { moveToDeleted } from "./deletion.ts";
-import { type Duty, viewAt } from "./duty.ts";
-import { ASSIGNMENTS_PER_TXN_MAX } from "./limits.ts";
+import { type Duty, viewAt, viewShows } from "./duty.ts";
+import { ASSIGNMENTS_PER_TXN_MAX, PREDECESSOR_ENDS_MS } from "./limits.ts";
 
 export interface NewTopic {
   readonly name: string;
@@ -50,8 +50,23 @@ export class Topics {
   async create(topic: NewTopic): Promise<TopicRecord> {
     checkUserTopicName(topic.name);
     const record = await this.#create(topic);
-    if (!topic.validateOnly && record.partitions > ASSIGNMENTS_PER_TXN_MAX) await this.#reconcile();
+    if (topic.validateOnly) return record;
+    if (record.partitions > ASSIGNMENTS_PER_TXN_MAX) await this.#reconcile();
+    // A proxy that has not heard of the deletion yet still writes to the one before, whose owner acknowledges until it has ended it.
+    await viewShows(this.#duty, () => this.#hasEnded(record.name), PREDECESSOR_ENDS_MS);
     return record;
+  }
+  /** No partition of a deleted topic of this name takes records any more. */
+  #hasEnded(name: string): boolean {
+    const { view } = this.#duty;
+    for (const { record } of view.allTopics()) {
+      if (record.phase !== "DELETING" || record.name !== name || record.tenant !== DEFAULT_TENANT) continue;
+      for (let partition = 0; partition < record.partitions; partition += 1) {
+        const state = view.partition({ topicId: record.topicId, partition })?.state;
+        if (state !== undefined && state.record.phase !== "DELETED") return false;
+      }
+    }
+    return true;
   }
 
   /** Called within a round: must not wait for one. The topic of the group shards, when the cluster record is known and the topic is not there. */

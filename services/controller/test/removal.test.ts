@@ -99,6 +99,24 @@ describe("a deleted topic", () => {
     await cluster.state(p, { phase: "DELETED" });
     await cluster.until("topic gone", async () => (await cluster.deleted()).length === 0);
   });
+  test("is waited for by who makes its name again, while its owner may still take records; not for ever", async () => {
+    await using r = await rig();
+    const { cluster, c, p } = r;
+    await cluster.state(p, { phase: "OPEN" });
+    await c.client.deleteTopic({ name: "t" }, call);
+    let isMade = false;
+    const made = c.client.createTopic({ name: "t", partitions: 1 }, call).then(() => (isMade = true));
+    await cluster.until("record", () => cluster.topicOf("t"));
+    await systemClock.sleep(150);
+    expect(isMade).toBe(false);
+    await cluster.state(p, { phase: "DELETED" });
+    await made;
+    // Nobody ends this one.
+    const second = await cluster.until("topic", () => cluster.topic("t"));
+    await cluster.state({ topicId: second.topicId, partition: 0 }, { phase: "OPEN" });
+    await c.client.deleteTopic({ name: "t" }, call);
+    await c.client.createTopic({ name: "t", partitions: 1 }, call);
+  });
   test("a copy on a node that is away keeps the key until the node is back or gone for good", async () => {
     await using r = await rig({ limits: { nodeGoneAfterMs: 60_000 } });
     const { cluster, c, p } = r;

@@ -75,7 +75,8 @@ export function handedOver(p: Partition, segments: readonly SegmentRecord[], now
 export function tickRelease(p: Partition, now: number, out: Effect[]): void {
   const { release, register } = p;
   if (release === undefined || p.txn !== undefined || register === undefined) return;
-  if ((p.role.kind !== "recovering" && p.role.kind !== "opening") || now < release.deadlineMs) return;
+  // One that is to be deleted is not given back: the next owner would have to begin it again, and nobody waits for it.
+  if (release.forever || (p.role.kind !== "recovering" && p.role.kind !== "opening") || now < release.deadlineMs) return;
   // The take-over does not get on: give the partition back as it is, tail open; the next owner recovers it.
   p.role = { kind: "claiming" };
   p.creation = undefined;
