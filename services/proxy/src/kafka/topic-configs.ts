@@ -9,7 +9,7 @@ import {
 
 /** Kafka's numbers: where a value comes from, and of what type it is. */
 export const ConfigSource = { topic: 1, staticBroker: 4, default: 5 } as const;
-export const ConfigType = { boolean: 1, string: 2, int: 3, long: 5, list: 7, class: 8 } as const;
+export const ConfigType = { boolean: 1, string: 2, int: 3, long: 5, double: 6, list: 7, class: 8 } as const;
 
 export interface ConfigEntry {
   readonly name: string;
@@ -31,7 +31,12 @@ interface FixedKey {
   readonly doc: string;
   /** Others that say the same. */
   readonly accepts?: readonly string[];
+  /** It tunes files or a compaction that are not there: any number may be given, and none does anything. */
+  readonly tunes?: true;
 }
+const tunes = (value: string, type: number, doc: string): FixedKey => ({ value, type, doc, tunes: true });
+const NOT_COMPACTED = "Of compaction, which is not served.";
+const NUMBER = /^-?\d{1,19}(\.\d{1,19})?$/;
 const fixed: Readonly<Record<string, FixedKey>> = {
   "cleanup.policy": { value: "delete", type: ConfigType.list, doc: "Old records are removed by age and size." },
   "compression.type": { value: "producer", type: ConfigType.string, doc: "Batches are stored as their producer compressed them." },
@@ -54,6 +59,14 @@ const fixed: Readonly<Record<string, FixedKey>> = {
     doc: "Every record is flushed to disk before its acknowledgement, whatever this says.",
     accepts: ["1"],
   },
+  "segment.index.bytes": tunes("10485760", ConfigType.int, "Of Kafka's index files."),
+  "index.interval.bytes": tunes("4096", ConfigType.int, "Of Kafka's index files."),
+  "segment.jitter.ms": tunes("0", ConfigType.long, "Segments end by size, age and moves, each partition by itself."),
+  "file.delete.delay.ms": tunes("60000", ConfigType.long, "Of Kafka's files."),
+  "delete.retention.ms": tunes("86400000", ConfigType.long, NOT_COMPACTED),
+  "min.cleanable.dirty.ratio": tunes("0.5", ConfigType.double, NOT_COMPACTED),
+  "min.compaction.lag.ms": tunes("0", ConfigType.long, NOT_COMPACTED),
+  "max.compaction.lag.ms": tunes("9223372036854775807", ConfigType.long, NOT_COMPACTED),
   "flush.ms": { value: "9223372036854775807", type: ConfigType.long, doc: "As flush.messages." },
 };
 
@@ -99,7 +112,7 @@ export function takeTopicConfig(given: Iterable<readonly [string, string | null]
     if (value === null) throw new SluiceError("INVALID_CONFIG", `${name} has no value`);
     const key = Object.hasOwn(fixed, name) ? fixed[name] : undefined;
     if (key === undefined) out[name] = value;
-    else if (value !== key.value && key.accepts?.includes(value) !== true)
+    else if (value !== key.value && key.accepts?.includes(value) !== true && !(key.tunes === true && NUMBER.test(value)))
       throw new SluiceError("INVALID_CONFIG", `${name} is always ${key.value} here: ${key.doc}`);
   }
   checkTopicConfig(out);

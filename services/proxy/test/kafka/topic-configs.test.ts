@@ -16,10 +16,23 @@ describe("topic configuration in Kafka's words", () => {
       ["min.insync.replicas", "3"],
       ["compression.type", "zstd"],
       ["no.such.key", "1"],
+      ["segment.jitter.ms", "soon"],
+      ["delete.retention.ms", ""],
       ["retention.ms", "x"],
       ["retention.ms", null],
     ] as const)
       expect(() => takeTopicConfig([[name, value]])).toThrow(expect.objectContaining({ code: "INVALID_CONFIG" }));
+  });
+  test("what tunes files or a compaction that are not there may have any number, and is told with Kafka's default", () => {
+    const given = {
+      "segment.index.bytes": "1048576",
+      "min.cleanable.dirty.ratio": "0.1",
+      "delete.retention.ms": "1",
+      "segment.jitter.ms": "5",
+    };
+    expect(takeTopicConfig(Object.entries(given))).toEqual({});
+    const told = new Map(describeTopicConfig({ config: {} }).map(({ name, value }) => [name, value]));
+    expect([told.get("segment.index.bytes"), told.get("min.cleanable.dirty.ratio")]).toEqual(["10485760", "0.5"]);
   });
   test("only known keys go back to their defaults", () => {
     expect([isResettable("retention.ms"), isResettable("cleanup.policy")]).toEqual([true, false]);
