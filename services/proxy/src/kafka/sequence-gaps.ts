@@ -1,5 +1,6 @@
 import { newBatchHeader, parseBatchHeader } from "@sluice/core/log";
-import { errorNumber, partitionKey, type PartitionId } from "@sluice/core/model";
+import { errorNumber } from "@sluice/core/model";
+import { isEarlier } from "@sluice/core/producer";
 import type { ProduceOutcome } from "@sluice/partition-client";
 import { kafkaLimits } from "./limits.ts";
 
@@ -18,27 +19,33 @@ const OUT_OF_ORDER_SEQUENCE = errorNumber("OUT_OF_ORDER_SEQUENCE");
  * librdkafka's producer is dead after a 45 for its oldest batch, kafkajs and kafka-python know nothing to do after a 59.
  */
 export class SequenceGaps {
-  /** Producers in partitions whose last batch on a connection, by its signal, came to nothing; the oldest goes. */
-  readonly #gaps = new WeakMap<AbortSignal, Set<string>>();
+  /** For producers in partitions, of a connection by its signal: the earliest sequence that came to nothing. The oldest entry goes. */
+  readonly #gaps = new WeakMap<AbortSignal, Map<string, number>>();
 
-  /** An earlier batch of the producer is missing. */
-  has(connection: AbortSignal, partition: PartitionId, batch: Uint8Array): boolean {
-    return this.#gaps.get(connection)?.has(keyOf(partition, batch)) === true;
+  /** An earlier batch of the producer is missing. By the topic's name: a batch for a topic that was deleted goes again to the next one. */
+  has(connection: AbortSignal, topic: string, partition: number, batch: Uint8Array): boolean {
+    const gaps = this.#gaps.get(connection);
+    if (gaps === undefined || gaps.size === 0) return false;
+    const { key, sequence } = read(topic, partition, batch);
+    const missing = gaps.get(key);
+    return missing !== undefined && isEarlier(missing, sequence);
   }
 
   /** Takes note of what became of the batch; gives the outcome that the client is to be told. */
-  settle(connection: AbortSignal, partition: PartitionId, batch: Uint8Array, outcome: ProduceOutcome): ProduceOutcome {
+  settle(connection: AbortSignal, topic: string, partition: number, batch: Uint8Array, outcome: ProduceOutcome): ProduceOutcome {
     const gaps = this.#gaps.get(connection);
     if (outcome.code === 0) {
-      if (gaps !== undefined && gaps.size > 0) gaps.delete(keyOf(partition, batch));
+      if (gaps !== undefined && gaps.size > 0) gaps.delete(read(topic, partition, batch).key);
       return outcome;
     }
-    const key = keyOf(partition, batch);
-    if (outcome.code === UNKNOWN_PRODUCER) return gaps?.has(key) === true ? { ...outcome, code: OUT_OF_ORDER_SEQUENCE } : outcome;
-    if (gaps === undefined) this.#gaps.set(connection, new Set([key]));
+    if (outcome.code === UNKNOWN_PRODUCER)
+      return this.has(connection, topic, partition, batch) ? { ...outcome, code: OUT_OF_ORDER_SEQUENCE } : outcome;
+    const { key, sequence } = read(topic, partition, batch);
+    if (gaps === undefined) this.#gaps.set(connection, new Map([[key, sequence]]));
     else {
-      gaps.add(key);
-      const [oldest] = gaps;
+      const missing = gaps.get(key);
+      if (missing === undefined || isEarlier(sequence, missing)) gaps.set(key, sequence);
+      const [oldest] = gaps.keys();
       if (gaps.size > kafkaLimits.sequenceGapsMax && oldest !== undefined) gaps.delete(oldest);
     }
     return outcome;
@@ -46,7 +53,7 @@ export class SequenceGaps {
 }
 
 const header = newBatchHeader();
-function keyOf(partition: PartitionId, batch: Uint8Array): string {
-  const { producerId, producerEpoch } = parseBatchHeader(batch, 0, header);
-  return `${partitionKey(partition)} ${producerId} ${producerEpoch}`;
+function read(topic: string, partition: number, batch: Uint8Array): { key: string; sequence: number } {
+  const { producerId, producerEpoch, baseSequence } = parseBatchHeader(batch, 0, header);
+  return { key: `${topic}/${partition} ${producerId} ${producerEpoch}`, sequence: baseSequence };
 }

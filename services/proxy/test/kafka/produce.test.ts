@@ -196,7 +196,8 @@ describe("Produce", () => {
       expect(await codeOf(client, 0, 2, "UNKNOWN_PRODUCER")).toBe(45);
       expect(await codeOf(client, 1, 1, "UNKNOWN_PRODUCER", "UNKNOWN_PRODUCER")).toBe(59);
       expect(await codeOf(other, 0, 1, "UNKNOWN_PRODUCER", "UNKNOWN_PRODUCER")).toBe(59);
-      expect(await codeOf(client, 0, 0)).toBe(0);
+      // The missing one itself is behind nothing: it is taken.
+      expect(await codeOf(client, 0, 0, "UNKNOWN_PRODUCER")).toBe(0);
       expect(await codeOf(client, 0, 9, "UNKNOWN_PRODUCER", "UNKNOWN_PRODUCER")).toBe(59);
     });
   });

@@ -150,11 +150,10 @@ class ProduceRun {
     const { path, sequenceGaps } = this.#context;
     const { signal } = this.#call;
     const { batch, partition, idempotent } = checked;
-    const id = { topicId: topic.topicId, partition };
-    const vouches = idempotent ? (): boolean => !sequenceGaps.has(signal, id, batch) : undefined;
+    const vouches = idempotent ? (): boolean => !sequenceGaps.has(signal, topic.name, partition, batch) : undefined;
     this.#open += 1;
     path.send(topic, checked, { ...data, vouches }, this.#deadlineMs, (index, outcome) => {
-      this.#answer(t, index, idempotent ? sequenceGaps.settle(signal, id, batch, outcome) : outcome, stampsTime);
+      this.#answer(t, index, idempotent ? sequenceGaps.settle(signal, topic.name, partition, batch, outcome) : outcome, stampsTime);
       this.#done();
     });
   }
