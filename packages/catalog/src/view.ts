@@ -71,6 +71,9 @@ export type ViewChange =
   | { readonly kind: "shard"; readonly shard: number }
   | { readonly kind: "node"; readonly id: string };
 
+/** Ids of removed topics that are remembered: more than are removed while a request for one of them is on its way. */
+const REMOVED_TOPICS_MAX = 10_000;
+
 export interface ClusterViewOptions {
   readonly store: MetadataStore;
   readonly keys: Keys;
@@ -90,6 +93,8 @@ export class ClusterView {
   readonly deletedTopics = new Map<TopicId, TopicEntry>();
   /** Both. */
   readonly topicsById = new Map<TopicId, TopicRecord>();
+  /** Those of which nothing is left any more; the oldest is forgotten. */
+  readonly #removedTopics = new Set<TopicId>();
   readonly partitions = new Map<PartitionKey, PartitionView>();
   readonly shards = new Map<number, Versioned<ShardRecord>>();
   readonly nodes = new Map<string, Versioned<NodeRecord>>();
@@ -144,6 +149,11 @@ export class ClusterView {
   }
   topic(tenant: string, name: string): TopicRecord | undefined {
     return this.topics.get(`${tenant}/${name}`)?.record;
+  }
+  /** Deleted for good. Not one that the view has yet to show: it may just have been created. */
+  isGone(id: TopicId): boolean {
+    const topic = this.topicsById.get(id);
+    return topic === undefined ? this.#removedTopics.has(id) : topic.phase === "DELETING";
   }
   /** With a name and deleted. */
   *allTopics(): Iterable<TopicEntry> {
@@ -276,10 +286,16 @@ export class ClusterView {
     return [...ids].map((id) => {
       const was = before.get(id);
       const now = this.deletedTopics.get(id)?.record ?? (after?.topicId === id ? after : this.#named(was));
-      if (now === undefined) this.topicsById.delete(id);
-      else this.topicsById.set(id, now);
+      if (now !== undefined) this.topicsById.set(id, now);
+      else if (this.topicsById.delete(id)) this.#removed(id);
       return { kind: "topic", ...(was && { before: was }), ...(now && { after: now }) };
     });
+  }
+  #removed(id: TopicId): void {
+    this.#removedTopics.delete(id);
+    this.#removedTopics.add(id);
+    const [oldest] = this.#removedTopics;
+    if (this.#removedTopics.size > REMOVED_TOPICS_MAX && oldest !== undefined) this.#removedTopics.delete(oldest);
   }
   /** The record under a topic's name, when it is the same topic's. */
   #named(topic: TopicRecord | undefined): TopicRecord | undefined {

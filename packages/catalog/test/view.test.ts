@@ -62,16 +62,21 @@ test.each([
   ["the name first", [nameless, deleted("a")]],
   ["the deleted first", [deleted("a"), nameless]],
 ])("a deleted topic leaves its name and is known by its id until it is cleaned up: %s", async (_, move) => {
+  const gone = (): boolean[] => ["a", "b"].map((id) => view.isGone(topicId(id)));
+  expect(gone()).toEqual([false, false]);
   await write(named("a"));
+  expect(gone()).toEqual([false, false]);
   expect(view.topicEntry(topicId("a"))).toMatchObject({ key: keys.topic("default", "t"), modRevision: view.revision });
   await write(...move);
   expect(now()).toEqual({ named: undefined, byId: ["a DELETING"], all: ["a"] });
+  expect(gone()).toEqual([true, false]);
   expect(view.topicEntry(topicId("a"))).toMatchObject({ key: keys.deletedTopic(topicId("a")), modRevision: view.revision });
   await write(named("b"));
   expect(now()).toEqual({ named: "b", byId: ["a DELETING", "b ACTIVE"], all: ["b", "a"] });
   await write(cleaned("a"));
   expect(now()).toEqual({ named: "b", byId: ["b ACTIVE"], all: ["b"] });
   expect(view.topicEntry(topicId("a"))).toBeUndefined();
+  expect(gone()).toEqual([true, false]);
   expect(view.topicEntry(topicId("b"))?.key).toBe(keys.topic("default", "t"));
   expect(told.at(-1)).toBe("a DELETING > - -");
 });

@@ -8,6 +8,7 @@ import {
   type PartitionId,
   type PartitionKey,
   type Timers,
+  type TopicId,
 } from "@sluice/core/model";
 import { EMPTY, produceCodec, producedCodec, type Link, type ProducedMessage, type ProduceMessage } from "@sluice/link";
 import type { Clock, Timer } from "@sluice/runtime";
@@ -54,6 +55,8 @@ export interface ProduceRouterOptions {
   readonly heldBytesMax: number;
   /** Why nobody could store anything now, as far as the metadata knows: told when no attempt has found out. */
   readonly unwritable?: () => ErrorCode | undefined;
+  /** The topic is deleted: nobody takes its calls any more. False for one that the metadata does not show yet. */
+  readonly gone?: (topic: TopicId) => boolean;
 }
 
 interface Pending extends ProduceCall {
@@ -172,7 +175,7 @@ export class ProduceRouter {
     this.#pump(lane);
   }
 
-  /** The route of a partition changed, or a link came up or has room: waiting calls go now. */
+  /** The route of a partition changed, or its topic is deleted: waiting calls go now, or end. */
   routeChanged(p: PartitionId): void {
     const lane = this.#lanes.get(partitionKey(p));
     if (lane === undefined) return;
@@ -202,6 +205,7 @@ export class ProduceRouter {
 
   #pump(lane: Lane): void {
     const { clock } = this.#options;
+    if (this.#isGone(lane)) return this.#end(lane);
     if (lane.held && lane.inFlight > 0) {
       // Those that wait for the answers of others have deadlines of their own.
       if (lane.queue.length > 0) this.#arm();
@@ -230,6 +234,15 @@ export class ProduceRouter {
     }
     if (lane.queue.length > 0) this.#arm();
     else if (lane.inFlight === 0 && lane.proven === undefined) this.#lanes.delete(partitionKey(lane.partition));
+  }
+
+  #isGone({ partition }: Lane): boolean {
+    return this.#options.gone?.(partition.topicId) === true;
+  }
+  /** Of a topic that is deleted. What is on its way has its broker's answer to wait for. */
+  #end(lane: Lane): void {
+    if (lane.inFlight === 0) this.#lanes.delete(partitionKey(lane.partition));
+    for (const call of lane.queue.splice(0)) this.#finish(call, failure("UNKNOWN_TOPIC"));
   }
 
   /** A hint may name a broker that has died since, or was dead when it was given: nobody would take it back, so it is never waited for. */
@@ -300,6 +313,11 @@ export class ProduceRouter {
     // Told, and not stored for another reason, perhaps by an owner that is gone: the next one has not heard of it either.
     if (unheard || (call.vouched === "told" && code !== "UNKNOWN_PRODUCER")) call.vouched = "next";
     const again = NOT_STORED.has(code) || unheard || (call.idempotent && (uncertain || early));
+    if (again && this.#isGone(lane)) {
+      // Wherever it may have been stored is deleted too.
+      this.#finish(call, failure("UNKNOWN_TOPIC"));
+      return this.#end(lane);
+    }
     if (uncertain) call.uncertain = true;
     call.cause = cause ?? (uncertain ? call.cause : code);
     lane.cause = call.cause;

@@ -1,46 +1,8 @@
 import { describe, expect, test } from "@jest/globals";
 import { decodeAnnotations } from "@sluice/core/log";
-import { errorCodeOf, timers, type ErrorCode } from "@sluice/core/model";
-import { ManualClock } from "@sluice/runtime/testing";
-import { ProduceRouter } from "../src/index.ts";
-import { a, b, bytesOf, c, FakeLink, FakeLinks, partition } from "./support/fakes.ts";
-
-type Outcome = number | ErrorCode;
-
-function setup(heldBytesMax = 1_000, unwritable?: () => ErrorCode | undefined) {
-  const clock = new ManualClock();
-  const links = new FakeLinks();
-  const first = new FakeLink();
-  links.up.set(a, first);
-  const router = new ProduceRouter({ clock, timers, links: links.links, heldBytesMax, ...(unwritable && { unwritable }) });
-  const outcomes: [string, Outcome][] = [];
-  const causes = new Map<string, ErrorCode | undefined>();
-  const produce = (
-    name: string,
-    options: { idempotent?: boolean; deadlineMs?: number; trace?: Uint8Array; vouches?: boolean } = {},
-  ): void =>
-    router.produce({
-      partition,
-      batch: bytesOf(name),
-      idempotent: options.idempotent ?? false,
-      expectedBaseOffset: -1,
-      fenceToken: -1,
-      deadlineMs: clock.monotonicMs() + (options.deadlineMs ?? 30_000),
-      trace: options.trace,
-      vouches: options.vouches === undefined ? undefined : () => options.vouches === true,
-      done: (o) => {
-        outcomes.push([name, o.code === 0 ? o.baseOffset : errorCodeOf(o.code)]);
-        causes.set(name, o.cause);
-      },
-    });
-  /** A first batch, stored: the owner is known to take more. */
-  const prove = (): void => {
-    produce("p");
-    first.ok(0);
-    outcomes.length = 0;
-  };
-  return { clock, links, first, router, outcomes, causes, produce, prove };
-}
+import type { ErrorCode } from "@sluice/core/model";
+import { a, b, c, FakeLink, partition } from "./support/fakes.ts";
+import { setup } from "./support/router.ts";
 
 describe("produce router", () => {
   test("an owner that was not heard of gets one batch, then all of them, in order", () => {
@@ -321,7 +283,7 @@ describe("produce router", () => {
 
   test("what no attempt has found out the metadata may know: a call that waited for room on the link is told why there was none", () => {
     let reason: ErrorCode | undefined = "DISK_FULL";
-    const { clock, first, produce, prove, outcomes, causes } = setup(1_000, () => reason);
+    const { clock, first, produce, prove, outcomes, causes } = setup(1_000, { unwritable: () => reason });
     prove();
     first.writable = false;
     produce("waited", { deadlineMs: 500 });

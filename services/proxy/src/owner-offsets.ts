@@ -38,9 +38,9 @@ export class OwnerOffsets {
     this.#clients = new PeerClients(BrokerService, options.channels);
   }
 
-  /** Tries until the deadline. Throws the last reason: NOT_OWNER, UNREACHABLE, TIMED_OUT ... */
+  /** Tries until the deadline. Throws UNKNOWN_TOPIC once the topic is deleted, else the last reason: NOT_OWNER, UNREACHABLE, TIMED_OUT ... */
   async confirm(partition: PartitionId, deadlineMs: number, signal?: AbortSignal): Promise<Marks> {
-    const { clock } = this.#options;
+    const { clock, view } = this.#options;
     let last: unknown;
     for (;;) {
       const leftMs = deadlineMs - clock.monotonicMs();
@@ -50,6 +50,7 @@ export class OwnerOffsets {
       } catch (error) {
         if (last === undefined || codeOf(error) !== "TIMED_OUT") last = error;
         if (!AGAIN.has(codeOf(error)) || signal?.aborted === true) throw error;
+        if (view.isGone(partition.topicId)) throw new SluiceError("UNKNOWN_TOPIC", "the topic has been deleted");
         if (deadlineMs - clock.monotonicMs() <= proxyLimits.routeRetryMs) throw last;
         await clock.sleep(proxyLimits.routeRetryMs, signal);
       }

@@ -114,6 +114,7 @@ export class ProxyParts {
       links: this.#links,
       heldBytesMax: options.heldBytesMax,
       unwritable: () => unwritableReason(view),
+      gone: (topic) => view.isGone(topic),
     });
     this.#follower = new TailFollower(clock, this.#links);
     this.tails = new TailCache({ clock, follower: this.#follower, bytesMax: options.tailCacheBytes, idleMs: proxyLimits.tailIdleMs });
@@ -233,11 +234,17 @@ export class ProxyParts {
       else if (change.kind === "member") {
         if (change.before !== undefined && change.before.endpoints.rpc !== change.after?.endpoints.rpc)
           this.#forget(change.before.endpoints.rpc);
-      } else if (change.kind === "topic" && change.before !== undefined) {
-        const { topicId, partitions } = change.before;
-        if (change.after?.phase === "ACTIVE") continue;
-        for (let partition = 0; partition < partitions; partition += 1) this.tails.wake({ topicId, partition });
-      }
+      } else if (change.kind === "topic") this.#topicChanged(change);
+    }
+  }
+  /** Who waits for a topic that is deleted waits for nothing. */
+  #topicChanged({ before, after }: Extract<ViewChange, { kind: "topic" }>): void {
+    const topic = after ?? before;
+    if (topic === undefined || !this.#options.view.isGone(topic.topicId)) return;
+    for (let number = 0; number < topic.partitions; number += 1) {
+      const partition = { topicId: topic.topicId, partition: number };
+      this.router.routeChanged(partition);
+      this.tails.wake(partition);
     }
   }
   #brokerChanged(change: Extract<ViewChange, { kind: "member" }>): void {

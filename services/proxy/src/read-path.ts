@@ -47,8 +47,6 @@ export interface Reader {
   marks: Marks | undefined;
   /** Version of the tail when the last read began. */
   version: number;
-  /** The view has shown the topic: when it no longer does, the topic is gone. */
-  seen: boolean;
 }
 /** A copy is away, or the metadata is, or the owner: another attempt can succeed. */
 const AGAIN: ReadonlySet<ErrorCode> = new Set([
@@ -93,7 +91,7 @@ export class ReadPath {
   }
 
   open(topic: TopicRecord, partition: PartitionId, offset: number): Reader {
-    return { topic, partition, offset, tail: undefined, marks: undefined, version: 0, seen: false };
+    return { topic, partition, offset, tail: undefined, marks: undefined, version: 0 };
   }
   close(reader: Reader): void {
     if (reader.tail !== undefined) this.#options.tails.leave(reader.tail);
@@ -209,11 +207,8 @@ export class ReadPath {
     return false;
   }
   #checkTopic(reader: Reader): void {
-    const topic = this.#options.view.topicsById.get(reader.partition.topicId);
-    if (topic !== undefined) reader.seen = true;
-    if (topic?.phase === "DELETING" || (topic === undefined && reader.seen)) {
-      throw new SluiceError("UNKNOWN_TOPIC", `topic ${reader.topic.name} has been deleted`);
-    }
+    if (!this.#options.view.isGone(reader.partition.topicId)) return;
+    throw new SluiceError("UNKNOWN_TOPIC", `topic ${reader.topic.name} has been deleted`);
   }
   #marks(reader: Reader): Pick<ReadAnswer, "highWatermark" | "lastStableOffset" | "logStart"> {
     const marks = (reader.marks = reader.tail?.marks ?? reader.marks);

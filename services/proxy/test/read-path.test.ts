@@ -44,12 +44,12 @@ function setup() {
     },
   });
   const segments = new Map<string, { record: SegmentRecord }>([["open", { record: open }]]);
-  const topics = new Map([[topic.topicId, topic]]);
-  const state: { stored: number; end: number | Error; failure: unknown; reads: (Marks | undefined)[] } = {
+  const state: { stored: number; end: number | Error; failure: unknown; reads: (Marks | undefined)[]; gone: boolean } = {
     stored: 0,
     end: 0,
     failure: undefined,
     reads: [],
+    gone: false,
   };
   const sources: ReadSource[] = [];
   const path = new ReadPath({
@@ -58,7 +58,7 @@ function setup() {
     view: {
       partition: () => ({ startOffset: 0, segments }),
       segmentsOf: () => [...segments.values()],
-      topicsById: topics,
+      isGone: () => state.gone,
     } as unknown as ClusterView,
     segments: {
       async read(_p, offset, _max, m): Promise<PartitionRead> {
@@ -79,7 +79,7 @@ function setup() {
     const now = clock.monotonicMs();
     return { reader, answer: path.read(reader, { maxBytes: 1_000, waitUntilMs: now + waitMs, giveUpMs: now + giveUpMs }) };
   };
-  return { clock, path, read, state, sources, segments, topics, tail: () => listener as TailListener, followed: () => followed };
+  return { clock, path, read, state, sources, segments, tail: () => listener as TailListener, followed: () => followed };
 }
 
 describe("read path", () => {
@@ -182,7 +182,7 @@ describe("read path", () => {
     const { answer } = s.read(0, 30_000);
     const ended = expect(answer).rejects.toMatchObject({ code: "UNKNOWN_TOPIC" });
     await s.clock.advanceAsync(0);
-    s.topics.delete(topic.topicId);
+    s.state.gone = true;
     await s.clock.advanceAsync(1_100);
     await ended;
   });
