@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "@jest/globals";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { Kafka, logLevel } from "kafkajs";
+import { Kafka, logLevel, type Producer } from "kafkajs";
 import type { Sluice } from "@sluice/client";
 import { kcat } from "@sluice/test-support";
 import { createTopic, TestCluster, until } from "./support/cluster.ts";
@@ -9,9 +9,15 @@ import { Inside } from "./support/inside.ts";
 import { sluice as runSluice } from "./support/sluice-command.ts";
 
 const ROUNDS = 4;
+/** In each one there is a moment, milliseconds long, in which the owner has let go of a partition that the proxy still knows. */
+const FLOW_ROUNDS = 8;
 const PER_ROUND = 20;
 const NAME = "again";
 const COMMAND_NAME = "typed";
+const WRITTEN_NAME = "written";
+const OTHER_NAME = "other";
+/** An answer that waits for nothing takes milliseconds; one that is held takes the request time-out, 30 s. */
+const PROMPT_MS = 5_000;
 const GROUP = "readers";
 const values = (round: string): string[] => Array.from({ length: PER_ROUND }, (_, n) => `${round}-${n}`);
 
@@ -116,9 +122,38 @@ describe("topics that are deleted", () => {
     });
   }, 180_000);
 
+  test("and made again while a Kafka producer goes on: nothing that it writes to another topic on the same connections is held", async () => {
+    await cluster.run(async () => {
+      const kafka = new Kafka({ clientId: "going-on", brokers: cluster.kafka, logLevel: logLevel.NOTHING });
+      const admin = kafka.admin();
+      const producer = kafka.producer({ allowAutoTopicCreation: false });
+      await Promise.all([admin.connect(), producer.connect()]);
+      const make = (topic: string) => admin.createTopics({ topics: [{ topic, numPartitions: 2 }], waitForLeaders: true });
+      expect([await make(WRITTEN_NAME), await make(OTHER_NAME)]).toEqual([true, true]);
+      const flow = new Flow(producer, [WRITTEN_NAME, OTHER_NAME]);
+      try {
+        for (let round = 0; round < FLOW_ROUNDS; round += 1) {
+          gone.add(await idNow(WRITTEN_NAME));
+          await flow.goOn(WRITTEN_NAME);
+          await admin.deleteTopics({ topics: [WRITTEN_NAME] });
+          expect(await make(WRITTEN_NAME)).toBe(true);
+        }
+        await flow.goOn(WRITTEN_NAME);
+      } finally {
+        await flow.end();
+      }
+      expect(flow.failed(OTHER_NAME)).toEqual([]);
+      expect(flow.slowestMs(OTHER_NAME)).toBeLessThan(PROMPT_MS);
+      expect(flow.slowestMs(WRITTEN_NAME)).toBeLessThan(PROMPT_MS);
+      gone.add(await idNow(WRITTEN_NAME));
+      await admin.deleteTopics({ topics: [WRITTEN_NAME] });
+      await Promise.all([admin.disconnect(), producer.disconnect()]);
+    });
+  }, 180_000);
+
   test("nothing is left of all of them: no key, no copy on a storage node, no object", async () => {
     await cluster.run(async () => {
-      expect(gone.size).toBe(2 * (ROUNDS + 1));
+      expect(gone.size).toBe(2 * (ROUNDS + 1) + FLOW_ROUNDS + 1);
       await until("the keys are gone", 60_000, async () => {
         const { entries } = await inside.store.list(inside.keys.deleted);
         return entries.length === 0 || `${entries.length} left`;
@@ -166,3 +201,45 @@ describe("topics that are deleted", () => {
     return out.trimEnd().split("\n").toSorted();
   }
 });
+
+/** Sends to each partition of the topics in turn, many at a time, and takes note of how long each takes. */
+class Flow {
+  readonly #producer: Producer;
+  readonly #results: { readonly topic: string; readonly ms: number; readonly error: string | undefined }[] = [];
+  readonly #open = new Set<Promise<void>>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(producer: Producer, topics: readonly string[]) {
+    this.#producer = producer;
+    this.#timer = setInterval(() => {
+      for (const topic of topics) for (const partition of [0, 1]) this.#send(topic, partition);
+    }, 1);
+  }
+  #send(topic: string, partition: number): void {
+    const beganMs = performance.now();
+    const note = (error?: Error): void => {
+      this.#results.push({ topic, ms: performance.now() - beganMs, error: error?.message });
+    };
+    const sent = this.#producer.send({ topic, messages: [{ partition, value: "v" }] }).then(() => note(), note);
+    this.#open.add(sent);
+    void sent.then(() => this.#open.delete(sent));
+  }
+  #stored(topic: string): number {
+    return this.#results.filter((one) => one.topic === topic && one.error === undefined).length;
+  }
+  /** Until some more are stored. */
+  async goOn(topic: string): Promise<void> {
+    const before = this.#stored(topic);
+    await until("the flow goes on", 60_000, async () => this.#stored(topic) >= before + 100);
+  }
+  async end(): Promise<void> {
+    clearInterval(this.#timer);
+    await Promise.all(this.#open);
+  }
+  failed(topic: string): string[] {
+    return this.#results.flatMap((one) => (one.topic === topic && one.error !== undefined ? [one.error] : []));
+  }
+  slowestMs(topic: string): number {
+    return Math.max(...this.#results.filter((one) => one.topic === topic).map(({ ms }) => ms));
+  }
+}

@@ -31,13 +31,14 @@ export class BrokerOffsets {
     this.#options = options;
   }
 
-  /** Throws the last refusal when the deadline (monotonic ms) passes. */
+  /** Throws the last refusal when the deadline (monotonic ms) passes; UNKNOWN_TOPIC at once when the topic is deleted. */
   async marks(p: PartitionId, deadlineMs: number, signal?: AbortSignal): Promise<ConfirmedMarks> {
-    const { clock, timers } = this.#options;
+    const { clock, timers, view } = this.#options;
     let refusal = new SluiceError("NOT_OWNER", `no broker owns partition ${p.topicId}/${p.partition}`);
     for (;;) {
       const left = deadlineMs - clock.monotonicMs();
       if (left <= 0) throw refusal;
+      if (view.isGone(p.topicId)) throw new SluiceError("UNKNOWN_TOPIC", "the topic has been deleted");
       const client = this.#client(p);
       if (client !== undefined) {
         try {

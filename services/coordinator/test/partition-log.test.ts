@@ -110,7 +110,7 @@ describe("the log of a shard as a partition", () => {
 });
 
 describe("the confirmed end of a partition", () => {
-  test("is asked again while the partition moves, until an owner answers", async () => {
+  test("is asked again while the partition moves, until an owner answers, or its topic is deleted", async () => {
     const access = defineAccess(BrokerService, {
       partitionOffsets: { resource: "cluster", operation: "internal" },
       describeBroker: { resource: "cluster", operation: "internal" },
@@ -131,10 +131,12 @@ describe("the confirmed end of a partition", () => {
       ],
     });
     await server.start();
+    let isDeleted = false;
     const owners: (MemberId | undefined)[] = [undefined, memberId("broker-gone")];
     const view = {
       member: (_service: string, id: string) => (id === "broker-1" ? { endpoints: { rpc: server.address } } : undefined),
       membersOf: () => [{ endpoints: { rpc: server.address } }],
+      isGone: () => isDeleted,
     } as unknown as ClusterView;
     const ownerOf = (): MemberId | undefined => (owners.length > 0 ? owners.shift() : memberId("broker-1"));
     const offsets = new BrokerOffsets({ clock: systemClock, timers, view, ownerOf });
@@ -145,6 +147,9 @@ describe("the confirmed end of a partition", () => {
       const late = offsets.marks(PARTITION, systemClock.monotonicMs() + 60);
       const refused = expect.stringMatching(/^(PARTITION_RECOVERING|TIMED_OUT)$/) as unknown;
       await expect(late).rejects.toMatchObject({ code: refused });
+      const waiting = offsets.marks(PARTITION, soon());
+      isDeleted = true;
+      await expect(waiting).rejects.toMatchObject({ code: "UNKNOWN_TOPIC" });
     } finally {
       offsets.close();
       await server.stop();
