@@ -1,5 +1,5 @@
 import { describe, expect, jest, test } from "@jest/globals";
-import { SluiceError } from "@sluice/core/model";
+import { partitionKey, SluiceError } from "@sluice/core/model";
 import { apis, type FetchResponse, type Input, type FetchRequest } from "@sluice/kafka-wire";
 import { systemClock } from "@sluice/runtime";
 import { FakeCluster, offsetsIn } from "../support/fake-cluster.ts";
@@ -111,6 +111,24 @@ describe("Fetch", () => {
     const [part] = partsOf(await client.call(apis.Fetch, 11, ask("t", [[0, 0]], { maxWaitMs: 200 })));
     expect(systemClock.monotonicMs() - beganMs).toBeGreaterThanOrEqual(195);
     expect([part?.errorCode, part?.highWatermark, part?.records?.length]).toEqual([0, 0, 0]);
+  });
+
+  test("a partition whose end is not known yet is not told to end where the client is: one that reads to the end would be done", async () => {
+    await using cluster = new FakeCluster();
+    await cluster.start();
+    await using p = await startProxy(cluster);
+    const topic = await cluster.topic("t", 2);
+    cluster.append(topic, 0, batchOf(["a"]));
+    // Its owner says nothing of it.
+    cluster.logs.delete(partitionKey({ topicId: topic.topicId, partition: 1 }));
+    await using client = await p.kafka();
+    const both: [number, number][] = [
+      [0, 0],
+      [1, 0],
+    ];
+    const [known, unknown] = partsOf(await client.call(apis.Fetch, 11, ask("t", both, { maxWaitMs: 2_000 })));
+    expect([known?.errorCode, known?.highWatermark, offsetsIn(known?.records ?? new Uint8Array(0))]).toEqual([0, 1, [0]]);
+    expect([unknown?.errorCode, unknown?.highWatermark, unknown?.lastStableOffset, unknown?.records?.length]).toEqual([0, 1, 1, 0]);
   });
 
   test("a fetch waits until minBytes are there, adding what comes", async () => {

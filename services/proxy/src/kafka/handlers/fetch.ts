@@ -252,12 +252,15 @@ class FetchRun {
     const partitionIndex = asked.partition;
     const leader = elsewhere === undefined || this.#call.version < LEADER_FROM ? {} : { currentLeader: currentLeader(elsewhere) };
     if (errorCode !== 0) return { partitionIndex, errorCode, highWatermark: -1, records: [], ...leader };
-    const known = Math.max(last?.highWatermark ?? -1, reader?.offset ?? 0);
+    const { highWatermark = -1, lastStableOffset = -1 } = last ?? {};
+    const offset = reader?.offset ?? 0;
+    // Not known: one more than was read. At the offset itself a client would take it for the end, and one that reads to the end would be done.
+    const known = highWatermark < 0 ? offset + 1 : Math.max(highWatermark, offset);
     const isCommitted = this.#request.isolationLevel === READ_COMMITTED;
     return {
       partitionIndex,
       highWatermark: known,
-      lastStableOffset: (last?.lastStableOffset ?? -1) < 0 ? known : (last?.lastStableOffset ?? known),
+      lastStableOffset: lastStableOffset < 0 ? known : lastStableOffset,
       logStartOffset: last?.logStart ?? -1,
       abortedTransactions: isCommitted ? [] : null,
       records: runs,
