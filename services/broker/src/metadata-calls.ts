@@ -1,7 +1,7 @@
 import type { Keys } from "@sluice/catalog";
 import { memberCodec, partitionStateCodec, segmentCodec, startCodec } from "@sluice/catalog";
-import { codeOf, type PartitionId, type PartitionState } from "@sluice/core/model";
-import type { Input, MetaGetEffect, MetaTxnEffect, Register } from "@sluice/core/partition";
+import { codeOf, partitionKey, type PartitionId, type PartitionState } from "@sluice/core/model";
+import type { Input, MetaGetEffect, MetaGotInput, MetaTxnEffect, Register } from "@sluice/core/partition";
 import type { Compare, KeyValue, MetadataStore, Op } from "@sluice/metadata";
 import { ByteBudget } from "@sluice/runtime";
 
@@ -10,13 +10,15 @@ import { ByteBudget } from "@sluice/runtime";
  * late is sent again.
  */
 const CALLS_MAX = 64;
-/** As many as partitions may wait; each has one call. */
-const CALLS_WAITING_MAX = 100_000;
+/** Each partition has one read and one write that wait, rarely more: as many as there may be partitions. */
+const CALLS_WAITING_MAX = 200_000;
 
 /** Performs the metadata effects of one partition machine. Never throws: every failure is an input that says what is known of it. */
 export interface MetadataCalls {
   get(partition: PartitionId, effect: MetaGetEffect): Promise<Input>;
   txn(partition: PartitionId, effect: MetaTxnEffect): Promise<Input>;
+  /** Calls that have not been sent, because as many as may be are under way. */
+  readonly waiting: number;
 }
 
 /** Key and revision of the topic record, as far as the copy of the metadata knows; undefined = there is no such topic. */
@@ -24,13 +26,22 @@ export type TopicGuard = (partition: PartitionId) => { readonly key: string; rea
 
 export function createMetadataCalls(store: MetadataStore, keys: Keys, topicGuard: TopicGuard): MetadataCalls {
   const calls = new ByteBudget({ name: "metadata calls", limitBytes: CALLS_MAX, waitersMax: CALLS_WAITING_MAX });
-  const inTurn = async <T>(call: () => Promise<T>): Promise<T> => {
-    await calls.take(1);
-    try {
-      return await call();
-    } finally {
-      calls.release(1);
-    }
+  const unsent = new Map<string, Promise<unknown>>();
+  /**
+   * A call that is made again while it waits joins the earlier one, which keeps its place and is still to be sent: a machine asks again after some
+   * seconds, and with a metadata store that does not answer the queue would grow without an end, with calls that nobody waits for any more.
+   */
+  const inTurn = <T>(key: string, call: () => Promise<T>): Promise<T> => {
+    const run = (): Promise<T> => call().finally(() => calls.release(1));
+    if (calls.tryTake(1)) return run();
+    const earlier = unsent.get(key) as Promise<T> | undefined;
+    if (earlier !== undefined) return earlier;
+    const turn = calls
+      .take(1)
+      .finally(() => unsent.delete(key))
+      .then(run);
+    unsent.set(key, turn);
+    return turn;
   };
   const register = (entry: KeyValue | undefined): Register => ({
     state: entry === undefined ? undefined : partitionStateCodec.decode(entry.value),
@@ -44,21 +55,26 @@ export function createMetadataCalls(store: MetadataStore, keys: Keys, topicGuard
     return entry !== undefined && memberCodec.decode(entry.value).instance === state.ownerInstance;
   };
 
+  const look = async (partition: PartitionId): Promise<Pick<MetaGotInput, "register" | "ownerAlive" | "logStart">> => {
+    const { results } = await store.txn({
+      compare: [],
+      then: [
+        { kind: "get", key: keys.state(partition) },
+        { kind: "get", key: keys.start(partition) },
+      ],
+    });
+    const found = register(entryOf(results[0]));
+    return { register: found, ownerAlive: await ownerAlive(found.state), logStart: logStart(entryOf(results[1])) };
+  };
+
   return {
+    get waiting() {
+      return calls.waiting;
+    },
     async get(partition, { call }) {
       try {
-        return await inTurn(async () => {
-          const read = await store.txn({
-            compare: [],
-            then: [
-              { kind: "get", key: keys.state(partition) },
-              { kind: "get", key: keys.start(partition) },
-            ],
-          });
-          const found = register(entryOf(read.results[0]));
-          const alive = await ownerAlive(found.state);
-          return { kind: "metaGot", call, outcome: "ok", register: found, ownerAlive: alive, logStart: logStart(entryOf(read.results[1])) };
-        });
+        const found = await inTurn(`${partitionKey(partition)} read`, () => look(partition));
+        return { kind: "metaGot", call, outcome: "ok", ...found };
       } catch {
         return { kind: "metaGot", call, outcome: "failed" };
       }
@@ -85,7 +101,8 @@ export function createMetadataCalls(store: MetadataStore, keys: Keys, topicGuard
         writes.push({ kind: "put", key: keys.segment(partition, record.base, record.segment), value: segmentCodec.encode(record) });
       }
       try {
-        const done = await inTurn(() => store.txn({ compare, then: [...writes, ...reads], else: reads }));
+        const key = `${partitionKey(partition)} ${state.nonce} ${expectedRevision}`;
+        const done = await inTurn(key, () => store.txn({ compare, then: [...writes, ...reads], else: reads }));
         const at = done.succeeded ? writes.length : 0;
         const segment = readSegment === undefined ? undefined : entryOf(done.results[at + 2]);
         return {

@@ -22,6 +22,7 @@ export function createBrokerMetrics(
     readonly partitions: () => number;
     readonly serving: () => number;
     readonly waiting: () => number;
+    readonly metadataWaiting: () => number;
     readonly starved: () => number;
     readonly subscriptions: () => number;
   },
@@ -31,6 +32,9 @@ export function createBrokerMetrics(
   metrics.gauge("sluice_broker_partitions_serving_count", "Partitions that this broker owns and serves.", { collect: live.serving });
   metrics.gauge("sluice_broker_partitions_waiting_count", "Partitions that wait until fewer others are being taken or deleted.", {
     collect: live.waiting,
+  });
+  metrics.gauge("sluice_broker_metadata_calls_waiting_count", "Calls to the metadata store that wait until fewer others are under way.", {
+    collect: live.metadataWaiting,
   });
   metrics.gauge(
     "sluice_broker_partitions_starved_count",

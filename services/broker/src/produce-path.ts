@@ -19,6 +19,7 @@ import {
   topicSettings,
   type Timers,
   type TopicRecord,
+  type MemberId,
 } from "@sluice/core/model";
 import { claimPayload, produceCodec, producedCodec, type Frame, type Link, type ProducedMessage, type ProduceMessage } from "@sluice/link";
 import { spanAttributes, type Clock, type Span, type Tracer } from "@sluice/runtime";
@@ -41,8 +42,7 @@ export interface ProducePathOptions {
   readonly pendingBytesMax: number;
 }
 
-type Refusal = Pick<AppendOutcome, "code" | "throttleMs"> &
-  Partial<Omit<AppendOutcome, "target">> & { readonly target?: string | undefined };
+type Refusal = Pick<AppendOutcome, "code" | "target" | "throttleMs"> & Partial<AppendOutcome>;
 interface Rules {
   readonly topic: TopicRecord;
   readonly batch: {
@@ -83,7 +83,7 @@ export class ProducePath {
     // A copy: it lives with the batch, the header's memory does not.
     const parent = annotations?.traceParent?.slice();
     const handle = claimPayload(frame);
-    const refuse = (code: number, target: string | undefined, throttleMs = 0): void => {
+    const refuse = (code: number, target: MemberId | undefined, throttleMs = 0): void => {
       this.#refuse(link, correlation, creditBytes, { code, target, throttleMs });
       handle.release();
     };
@@ -162,7 +162,7 @@ export class ProducePath {
     link: Link,
     correlation: number,
     creditBytes: number,
-    { code, target = "", throttleMs, baseOffset = -1, logStart = -1, cause = 0 }: Refusal,
+    { code, target, throttleMs, baseOffset = -1, logStart = -1, cause = 0 }: Refusal,
   ): void {
     this.#options.metrics.refused.labels(String(code)).inc();
     if (link.closed) return;
@@ -173,7 +173,7 @@ export class ProducePath {
     m.lastOffset = -1;
     m.logAppendTimeMs = -1;
     m.logStart = logStart;
-    m.ownerHint = target;
+    m.ownerHint = target ?? "";
     m.cause = cause;
     link.send(producedCodec, correlation, m, EMPTY);
     link.release(creditBytes);

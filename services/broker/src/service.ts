@@ -17,7 +17,7 @@ import {
 import { type ServiceEnvironment, type ServiceIdentity, ServiceShell } from "@sluice/service";
 import { ControllerLink } from "./controller-link.ts";
 import { brokerHandlers } from "./handlers/index.ts";
-import { createMetadataCalls } from "./metadata-calls.ts";
+import { createMetadataCalls, type MetadataCalls } from "./metadata-calls.ts";
 import { createBrokerMetrics, type BrokerMetrics } from "./metrics.ts";
 import { Ownership } from "./ownership.ts";
 import { ProducePath } from "./produce-path.ts";
@@ -65,6 +65,7 @@ class BrokerProcess implements Broker {
     const metrics = createBrokerMetrics(options.metrics, {
       partitions: () => parts()?.ownership.size ?? 0,
       waiting: () => parts()?.ownership.waiting ?? 0,
+      metadataWaiting: () => parts()?.metadata.waiting ?? 0,
       serving: () => [...(parts()?.ownership.hosts ?? [])].filter((h) => h.serving).length,
       starved: () => [...(parts()?.ownership.hosts ?? [])].filter((h) => h.starved).length,
       subscriptions: () => parts()?.proxyLinks.subscriptions ?? 0,
@@ -110,6 +111,7 @@ class BrokerProcess implements Broker {
 /** Everything that exists once the cluster is known. */
 class Parts {
   readonly ownership: Ownership;
+  readonly metadata: MetadataCalls;
   readonly membership: Membership;
   readonly controller: ControllerLink;
   readonly proxyLinks: ProxyLinks;
@@ -181,6 +183,7 @@ class Parts {
         },
       },
     });
+    this.metadata = createMetadataCalls(store, keys, ({ topicId }) => view.topicEntry(topicId));
     this.ownership = new Ownership({
       self: identity.id,
       instance: identity.instance,
@@ -193,7 +196,7 @@ class Parts {
         clock,
         logger,
         metrics,
-        metadata: createMetadataCalls(store, keys, ({ topicId }) => view.topicEntry(topicId)),
+        metadata: this.metadata,
         control: (to, timeoutMs, body) => this.#storeControl.call(to, timeoutMs, body),
         sendAppend: (host, effect) => this.#storeLinks.send(host, effect),
         readProducers: async (object) => {

@@ -41,11 +41,7 @@ export class TransitionQueue {
   }
   /** It is done, given up or gone. */
   ended(key: PartitionKey): void {
-    const timer = this.#running.get(key);
-    if (timer === undefined) return;
-    timer.cancel();
-    this.#running.delete(key);
-    this.#pump();
+    if (this.#forget(key)) this.#pump();
   }
   close(): void {
     for (const keys of this.#waiting) keys.clear();
@@ -57,19 +53,26 @@ export class TransitionQueue {
     // What is begun may end at once.
     if (this.#pumping) return;
     this.#pumping = true;
-    const { clock, runningMax, slotMs, begin } = this.#options;
-    while (this.#running.size < runningMax) {
-      const key = this.#next();
-      if (key === undefined) break;
-      // Before it begins: it may end within.
-      this.#running.get(key)?.cancel();
-      this.#running.set(
-        key,
-        clock.setTimer(slotMs, () => this.ended(key), { unref: true }),
-      );
-      if (!begin(key)) this.#forget(key);
+    try {
+      const { runningMax, begin } = this.#options;
+      while (this.#running.size < runningMax) {
+        const key = this.#next();
+        if (key === undefined) break;
+        // Before it begins: it may end within.
+        this.#run(key);
+        if (!begin(key)) this.#forget(key);
+      }
+    } finally {
+      this.#pumping = false;
     }
-    this.#pumping = false;
+  }
+  #run(key: PartitionKey): void {
+    const { clock, slotMs } = this.#options;
+    this.#forget(key);
+    this.#running.set(
+      key,
+      clock.setTimer(slotMs, () => this.ended(key), { unref: true }),
+    );
   }
   #next(): PartitionKey | undefined {
     for (const keys of this.#waiting)
@@ -79,8 +82,8 @@ export class TransitionQueue {
       }
     return undefined;
   }
-  #forget(key: PartitionKey): void {
+  #forget(key: PartitionKey): boolean {
     this.#running.get(key)?.cancel();
-    this.#running.delete(key);
+    return this.#running.delete(key);
   }
 }

@@ -120,6 +120,32 @@ describe("metadata effects of a partition", () => {
     });
   });
 
+  test("so many are under way at a time; what is asked again while it waits is sent once, and each is answered", async () => {
+    const hold = Promise.withResolvers<void>();
+    let sent = 0;
+    const slow = {
+      ...store,
+      get: (key: string) => store.get(key),
+      txn: async (request: Parameters<MetadataStore["txn"]>[0]) => {
+        sent += 1;
+        await hold.promise;
+        return store.txn(request);
+      },
+    } as MetadataStore;
+    const held = createMetadataCalls(slow, keys, () => ({ key: keys.topic("default", "t"), modRevision: topicRevision }));
+    const others = Array.from({ length: 64 }, (_, n) => held.get({ ...p, partition: 100 + n }, { kind: "metaGet", call: n }));
+    const reads = [1, 2, 3].map((call) => held.get(p, { kind: "metaGet", call }));
+    const writes = [4, 5].map((call) => held.txn(p, { ...txn(0, "a"), call }));
+    expect([sent, held.waiting]).toEqual([64, 2]);
+    hold.resolve();
+    await Promise.all(others);
+    expect(await Promise.all(reads)).toMatchObject([1, 2, 3].map((call) => ({ kind: "metaGot", call, outcome: "ok" })));
+    expect(await Promise.all(writes)).toMatchObject(
+      [4, 5].map((call) => ({ call, outcome: "applied", register: { state: { nonce: "a" } } })),
+    );
+    expect([sent, held.waiting]).toEqual([66, 0]);
+  });
+
   test("what was written is what another reads", async () => {
     await calls.txn(p, txn(0, "a"));
     const { entry } = await store.get(keys.state(p));

@@ -69,6 +69,7 @@ const subscriptions = (): Subscriptions =>
       partitions: () => 0,
       serving: () => 0,
       waiting: () => 0,
+      metadataWaiting: () => 0,
       starved: () => 0,
       subscriptions: () => 0,
     }),

@@ -74,6 +74,17 @@ describe("partitions that are taken or deleted", () => {
     expect(begun).toEqual(["idle", "a", "a", "b"]);
   });
 
+  test("one that fails as it begins keeps nobody else from beginning", () => {
+    const { clock, begun, queue } = setup(1, (name) => {
+      if (name === "broken") throw new Error("broken");
+      return true;
+    });
+    expect(() => queue.add(key("broken"), fresh)).toThrow("broken");
+    queue.add(key("a"), fresh);
+    clock.advance(1_000);
+    expect(begun).toEqual(["broken", "a"]);
+  });
+
   test("after its end nothing begins", () => {
     const { clock, begun, queue } = setup(1);
     queue.add(key("a"), fresh);

@@ -59,8 +59,8 @@ export class Topics {
   /** No partition of a deleted topic of this name takes records any more. */
   #hasEnded(name: string): boolean {
     const { view } = this.#duty;
-    for (const { record } of view.allTopics()) {
-      if (record.phase !== "DELETING" || record.name !== name || record.tenant !== DEFAULT_TENANT) continue;
+    for (const { record } of view.deletedTopics.values()) {
+      if (record.name !== name || record.tenant !== DEFAULT_TENANT) continue;
       for (let partition = 0; partition < record.partitions; partition += 1) {
         const state = view.partition({ topicId: record.topicId, partition })?.state;
         if (state !== undefined && state.record.phase !== "DELETED") return false;

@@ -26,7 +26,7 @@ export class SequenceGaps {
   has(connection: AbortSignal, topic: string, partition: number, batch: Uint8Array): boolean {
     const gaps = this.#gaps.get(connection);
     if (gaps === undefined || gaps.size === 0) return false;
-    const { key, sequence } = read(topic, partition, batch);
+    const { key, sequence } = identify(topic, partition, batch);
     const missing = gaps.get(key);
     return missing !== undefined && isEarlier(missing, sequence);
   }
@@ -35,12 +35,12 @@ export class SequenceGaps {
   settle(connection: AbortSignal, topic: string, partition: number, batch: Uint8Array, outcome: ProduceOutcome): ProduceOutcome {
     const gaps = this.#gaps.get(connection);
     if (outcome.code === 0) {
-      if (gaps !== undefined && gaps.size > 0) gaps.delete(read(topic, partition, batch).key);
+      if (gaps !== undefined && gaps.size > 0) gaps.delete(identify(topic, partition, batch).key);
       return outcome;
     }
     if (outcome.code === UNKNOWN_PRODUCER)
       return this.has(connection, topic, partition, batch) ? { ...outcome, code: OUT_OF_ORDER_SEQUENCE } : outcome;
-    const { key, sequence } = read(topic, partition, batch);
+    const { key, sequence } = identify(topic, partition, batch);
     if (gaps === undefined) this.#gaps.set(connection, new Map([[key, sequence]]));
     else {
       const missing = gaps.get(key);
@@ -53,7 +53,7 @@ export class SequenceGaps {
 }
 
 const header = newBatchHeader();
-function read(topic: string, partition: number, batch: Uint8Array): { key: string; sequence: number } {
+function identify(topic: string, partition: number, batch: Uint8Array): { key: string; sequence: number } {
   const { producerId, producerEpoch, baseSequence } = parseBatchHeader(batch, 0, header);
   return { key: `${topic}/${partition} ${producerId} ${producerEpoch}`, sequence: baseSequence };
 }
