@@ -84,7 +84,11 @@ const NEXT_COMMANDS: Partial<Record<ErrorCode, Hint>> = {
     `Send smaller messages, or let the topic take larger ones, up to 8 MiB: ${type("topic", "alter", topic, "--config", "max.message.bytes=BYTES")}`,
   INVALID_TIMESTAMP: ({ type, topic }) =>
     `Let the topic take it: ${type("topic", "alter", topic, "--config", "message.timestamp.before.max.ms=MS")} (too old), message.timestamp.after.max.ms (in the future)`,
-  GROUP_NOT_FOUND: ({ type }) => `List them: ${type("group", "list")}`,
+  TOPIC_EXISTS: () => "Choose another name, or use the existing topic (with --if-not-exists that is no error).",
+  GROUP_NOT_FOUND: ({ type, message }) =>
+    message.includes("members of the classic protocol")
+      ? `A group is of one protocol at a time. Stop those members first, or read as another group: --group NAME`
+      : `List them: ${type("group", "list")}`,
   NOT_LEADER: ({ type }) => `No controller answers, and nothing was changed. See which run: ${type("status")}; start one, and try again`,
   COORDINATOR_NOT_AVAILABLE: ({ type }) =>
     `No coordinator serves the group now. See which run: ${type("status")}; start one, or wait, and try again`,

@@ -146,7 +146,7 @@ describe("a folder that holds a cluster", () => {
       await writeSpec(dir, specOf(fillIn(dir, {}), [etcd, sleeper, plan("broker", join(parent, "nothing"))], refs));
       const told: string[] = [];
       expect((await refused({ progress: (text) => void told.push(text) })).text).toContain("nothing cannot be started");
-      expect(told).toEqual([`etcd-1 runs already (pid ${ran.pid})`, `etcd-1 runs on (pid ${ran.pid})`]);
+      expect(told).toEqual([`etcd-1 runs already (pid ${ran.pid})`, `etcd-1 is left running (pid ${ran.pid})`]);
       expect(ran.exitCode ?? ran.signalCode).toBeNull();
       // It may have been ended before it wrote its number; one that was left alive would write it soon.
       let pid = 0;

@@ -100,11 +100,14 @@ test("a folder without a cluster is a failure that names the way out", async () 
 
 test("errors: the code, the hint, the exit code", () => {
   expect(explain(new SluiceError("TOPIC_EXISTS", "x is there"))).toEqual({
-    text: "sluice: TOPIC_EXISTS: x is there\n  Choose another name, or use the existing topic.",
+    text: "sluice: TOPIC_EXISTS: x is there\n  Choose another name, or use the existing topic (with --if-not-exists that is no error).",
     exitCode: exitCodes.failure,
   });
   expect(explain(new SluiceError("UNKNOWN_TOPIC", "no x")).text).toContain("sluice topic create NAME --partitions N");
   expect(explain(new SluiceError("UNKNOWN_TOPIC", "no x"), { endpoint: "h:1" }).text).toContain("sluice topic list --endpoint h:1;");
+  const classic = new SluiceError("GROUP_NOT_FOUND", "group g has members of the classic protocol");
+  expect(explain(classic).text).toContain("Stop those members first, or read as another group: --group NAME");
+  expect(explain(new SluiceError("GROUP_NOT_FOUND", "no g")).text).toContain("sluice group list");
   expect(explain(new SluiceError("INVALID_CONFIG", "x")).exitCode).toBe(exitCodes.usage);
   expect(explain(new UsageError("x")).exitCode).toBe(exitCodes.usage);
   expect(explain(new CommandFailure("x", exitCodes.unacknowledged))).toEqual({ text: "sluice: x", exitCode: exitCodes.unacknowledged });

@@ -185,7 +185,10 @@ export class Topics {
     const changed = await this.#change(name, "topic got more partitions", (topic) => {
       if (topic.phase === "DELETING") throw unknown(name, "is being deleted");
       if (partitions <= topic.partitions)
-        throw new SluiceError("INVALID_ARGUMENT", `topic ${name} has ${topic.partitions} partitions, ${partitions} are not more`);
+        throw new SluiceError(
+          "INVALID_ARGUMENT",
+          `topic ${name} has ${topic.partitions} partitions; they can only become more, and ${partitions} were asked for`,
+        );
       this.#checkPartitions(partitions, topic.partitions);
       return validateOnly ? topic : { ...topic, partitions };
     });

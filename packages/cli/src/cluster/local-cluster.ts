@@ -84,7 +84,7 @@ export class LocalCluster implements ClusterHandle {
     await this.#endAll(this.#started, () => undefined);
     for (const { entry } of membersOf(this.#spec)) {
       const ref = this.#ref(entry.id);
-      if (!this.#started.has(entry.id) && (await processState(ref)) !== "gone") progress(`${entry.id} runs on (pid ${ref.pid})`);
+      if (!this.#started.has(entry.id) && (await processState(ref)) !== "gone") progress(`${entry.id} is left running (pid ${ref.pid})`);
     }
   }
   async start(id: string, progress: (text: string) => void = () => undefined): Promise<void> {
@@ -96,7 +96,7 @@ export class LocalCluster implements ClusterHandle {
         throw new CommandFailure(
           `${id} (pid ${this.#ref(id).pid}) is paused, and it was not started\n  Let go on: ${this.#typed("resume", id)}`,
         );
-      if (state !== "gone") return;
+      if (state !== "gone") return progress(`${id} runs already (pid ${this.#ref(id).pid})`);
       const lacks = kind === "etcd" ? undefined : await this.#lacksEtcd();
       if (lacks !== undefined) throw new CommandFailure(`${id} was not started: ${lacks.what}\n  ${lacks.way}`);
       await this.#launch(id);

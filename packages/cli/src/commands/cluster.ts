@@ -36,10 +36,12 @@ export async function up(options: UpOptions, terminal: Terminal): Promise<number
     if (!signal.aborted) throw error;
     throw new CommandFailure("interrupted: the processes that had been started were ended", exitCodes.interrupted, { cause: error });
   }
-  const endpoints = handle.spec.proxies.map((proxy) => proxy.grpc).join(",");
+  const { proxies } = handle.spec;
+  const endpoints = proxies.map((proxy) => proxy.grpc).join(",");
+  const kafka = proxies.map((proxy) => proxy.kafka).join(",");
   await terminal.out(`${clusterFile(handle.dir)}\n`);
   terminal.note(
-    `The cluster serves. Try:\n  export SLUICE_ENDPOINT=${endpoints}\n  ${typed("status")}\n  ${typed("cluster", "down", "--dir", options.dir)}`,
+    `The cluster serves. Try:\n  export SLUICE_ENDPOINT=${endpoints}\n  ${typed("status")}\n  ${typed("cluster", "down", "--dir", options.dir)}\nKafka clients: ${kafka}`,
   );
   return exitCodes.ok;
 }

@@ -82,8 +82,13 @@ export class Uploader {
       else logger.info("upload lost its segment", { partition: segment.partitionKey, segment: segment.key, object: key });
       return won;
     } catch (error) {
-      metrics.upload("failed", 0);
-      logger.warn("upload failed", { partition: segment.partitionKey, segment: segment.key, object: key, code: codeOf(error), err: error });
+      const what = { partition: segment.partitionKey, segment: segment.key, object: key };
+      // The node stops: the next start, or another copy's node, begins anew.
+      if (signal.aborted) logger.info("upload given up", what);
+      else {
+        metrics.upload("failed", 0);
+        logger.warn("upload failed", { ...what, code: codeOf(error), err: error });
+      }
       // The object may be there, whole or in part, and perhaps the key names it: only what certainly lost is deleted here, the sweep finds the rest.
       if (codeOf(error) === "CORRUPT_SEGMENT" || codeOf(error) === "OBJECT_NOT_FOUND") await this.#giveUp(at.key, attempt, signal);
       throw error;
